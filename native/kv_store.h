@@ -1,0 +1,66 @@
+// The memory that keys and values lie in: one address per slot, for all layers. It knows bytes and layout,
+// not who holds a slot (that is the pool) nor what position a key stands at (that is the sequence).
+//
+// Slots come in tiles of 16, the width of a vector of floats, because the kernels read a tile at a time:
+//
+//   keys    [layer][kvHead][tile][headDim / pair][16][pair]   one row of 16 keys per (pair of) dimension(s)
+//   values  [layer][kvHead][tile][16 / pair][headDim][pair]   one row of headDim per (pair of) token(s)
+//
+// pair is 2 for bf16 (what the bf16 dot product reads) and 1 for the other types. int8 has one f32 scale per
+// slot, kvHead and side:   scales [layer][kvHead][tile][16].
+// A slot is written once, whole, by the attention kernel; nothing here ever moves.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace pocket {
+
+inline constexpr int kTile = 16;
+
+enum class KvType : uint8_t { kF32, kF16, kBf16, kInt8 };
+
+struct KvShape {
+  int layers = 0;
+  int kvHeads = 0;
+  int headDim = 0;  // even, a multiple of 16
+  int64_t slots = 0;  // a multiple of kTile
+  KvType type = KvType::kF16;
+
+  int64_t tiles() const { return slots / kTile; }
+  // Elements of one side (keys or values) of one tile of one head.
+  int64_t tileElements() const { return static_cast<int64_t>(kTile) * headDim; }
+};
+
+// One layer's view; lifetime is the store's. Scales are null unless the type is int8.
+struct KvLayer {
+  void* keys = nullptr;
+  void* values = nullptr;
+  float* keyScales = nullptr;
+  float* valueScales = nullptr;
+};
+
+size_t bytesPerElement(KvType type);
+const char* name(KvType type);
+
+// Owns the memory. It is reserved at once and becomes resident as slots are written (anonymous mapping), so
+// an unused pool costs address space only.
+class KvStore {
+ public:
+  // Throws OUT_OF_MEMORY with the number of bytes when the mapping is refused.
+  explicit KvStore(const KvShape& shape);
+  ~KvStore();
+  KvStore(const KvStore&) = delete;
+  KvStore& operator=(const KvStore&) = delete;
+
+  const KvShape& shape() const { return shape_; }
+  KvLayer layer(int index) const;
+  size_t bytes() const { return bytes_; }
+
+ private:
+  KvShape shape_;
+  size_t bytes_ = 0;
+  uint8_t* memory_ = nullptr;
+};
+
+}  // namespace pocket

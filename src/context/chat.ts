@@ -1,0 +1,118 @@
+// The port between whoever speaks (server, harness) and whoever answers (the local session, a server over
+// HTTP, a scripted fake). Messages live here; tokens, HTTP and the model do not.
+
+export type Role = "system" | "user" | "assistant" | "tool";
+
+export interface ToolCall {
+  readonly id: string;
+  readonly name: string;
+  /** JSON text, as the model wrote it. */
+  readonly arguments: string;
+}
+
+export interface Message {
+  readonly role: Role;
+  readonly content: string;
+  /** Reasoning of an assistant message, without its tags. */
+  readonly reasoning?: string;
+  readonly toolCalls?: readonly ToolCall[];
+  readonly toolCallId?: string;
+  readonly name?: string;
+}
+
+export interface Tool {
+  readonly name: string;
+  readonly description?: string;
+  /** JSON schema of the arguments. */
+  readonly parameters?: unknown;
+}
+
+/** What to keep of the resident cache after an edit: survivors too, the common prefix only, nothing. */
+export type Reuse = "suffix" | "prefix" | "none";
+
+/**
+ * Which survivors behind an edit are recomputed at once: none; every surviving assistant message; those and
+ * the first 256 survivors; the first assistant message only; the first k tokens (k >= 1); a leading fraction
+ * (0 < f < 1).
+ */
+export type Repair = "none" | "assistant" | "assistant+256" | "first-assistant" | number;
+
+export interface SamplingOptions {
+  readonly temperature?: number;
+  readonly topK?: number;
+  readonly topP?: number;
+  readonly minP?: number;
+  readonly repetitionPenalty?: number;
+  readonly frequencyPenalty?: number;
+  readonly presencePenalty?: number;
+  readonly seed?: number;
+}
+
+export interface AnswerOptions extends SamplingOptions {
+  /** Absent: the rest of the window. */
+  readonly maxTokens?: number;
+  readonly stop?: readonly string[];
+  /** 0 … 20 alternatives per token; absent: no logprobs. */
+  readonly topLogprobs?: number;
+  readonly session?: string;
+  readonly reuse?: Reuse;
+  readonly repair?: Repair;
+  readonly signal?: AbortSignal;
+}
+
+export interface ChatRequest extends AnswerOptions {
+  readonly messages: readonly Message[];
+  readonly tools?: readonly Tool[];
+}
+
+/** A prompt without a template: text, or token ids taken as they are. */
+export interface CompletionRequest extends AnswerOptions {
+  readonly prompt: string | readonly number[];
+}
+
+/**
+ * Where the prompt's tokens came from: kept + relocated + computed = promptTokens.
+ * kept: resident, in front of the first edit. relocated: survivors behind it, shifted, approximate.
+ * computed: run through the model now. stale: those of kept and relocated beyond the exact length.
+ */
+export interface Bill {
+  readonly session: string;
+  readonly kept: number;
+  readonly relocated: number;
+  readonly computed: number;
+  readonly stale: number;
+  /** Why reuse stopped where it did, in a sentence. */
+  readonly reason: string;
+}
+
+export interface TokenLogprob {
+  readonly token: string;
+  readonly bytes: readonly number[];
+  readonly logprob: number;
+}
+
+export type FinishReason = "stop" | "length";
+
+/** Noun-verb events of one answer, in this order: prompt-planned, text-delta *, answer-finished. */
+export type ChatEvent =
+  | { readonly type: "prompt-planned"; readonly promptTokens: number; readonly bill: Bill }
+  | {
+      readonly type: "text-delta";
+      readonly text: string;
+      readonly logprobs?: readonly (TokenLogprob & { readonly top: readonly TokenLogprob[] })[];
+    }
+  | {
+      readonly type: "answer-finished";
+      readonly reason: FinishReason;
+      readonly promptTokens: number;
+      readonly completionTokens: number;
+      readonly bill: Bill;
+      /** Milliseconds from request to first token, and for all tokens after it. */
+      readonly promptMs: number;
+      readonly generateMs: number;
+    };
+
+export interface Chat {
+  /** Throws PocketError before the first event for a request that cannot be served. */
+  chat(request: ChatRequest): AsyncIterable<ChatEvent>;
+}

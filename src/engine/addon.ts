@@ -1,0 +1,198 @@
+// The floor (design §5): every native call, typed. Only integers, typed arrays and small plain objects cross.
+// All ranges are [start, end). Native failures arrive as PocketError with a code of errors.ts.
+import { createRequire } from "node:module";
+import { isErrorCode, PocketError, pocketError } from "../errors.ts";
+
+export type SequenceId = number;
+export type KvType = "f32" | "f16" | "bf16" | "int8";
+
+export interface OpenOptions {
+  readonly model: {
+    /** Path of the ONNX graph; its external weights lie beside it. */
+    readonly graph: string;
+    readonly layers: number;
+    readonly heads: number;
+    readonly kvHeads: number;
+    readonly headDim: number;
+    readonly vocab: number;
+    /** Tokens a sequence may have. */
+    readonly context: number;
+    readonly ropeBase: number;
+  };
+  /** Path of libonnxruntime. */
+  readonly runtime: string;
+  readonly device: "cpu";
+  readonly pages: number;
+  /** Tokens a page holds; a multiple of 16. */
+  readonly pageSize: number;
+  readonly kvType: KvType;
+  readonly threads: number;
+  /** Kernel set; absent: the fastest this machine has. */
+  readonly isa?: string;
+}
+
+export interface RunnerInfo {
+  readonly layers: number;
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly headDim: number;
+  readonly vocab: number;
+  readonly context: number;
+  readonly pages: number;
+  readonly pageSize: number;
+  readonly kvType: KvType;
+  readonly kvBytes: number;
+  readonly device: string;
+  readonly isa: string;
+  readonly threads: number;
+  readonly runtimeVersion: string;
+}
+
+/** In old coordinates; `count` new cells open where [start, end) was. */
+export interface CellSplice {
+  readonly start: number;
+  readonly end: number;
+  readonly count: number;
+}
+
+export interface StepSampling {
+  readonly temperature: number;
+  readonly topK: number;
+  readonly topP: number;
+  readonly minP: number;
+  readonly repetitionPenalty: number;
+  readonly frequencyPenalty: number;
+  readonly presencePenalty: number;
+  /** 0 … 2^53 - 1. */
+  readonly seed: number;
+  /** Number of this token within its answer. */
+  readonly draw: number;
+  /** Index of the answer's first token; penalties for frequency and presence look from here. */
+  readonly generatedFrom: number;
+  /** Alternatives to report, 0 … 100. */
+  readonly top: number;
+}
+
+export interface StepEntry {
+  readonly sequence: SequenceId;
+  /** Fills the sequence's gap cells, front to back. At least one. */
+  readonly tokens: Int32Array;
+  /** Present only when these tokens close the last gap and the last of them is the sequence's last cell. */
+  readonly sample?: StepSampling;
+  /** For each of `tokens` the id whose logprob after that token is wanted, or -1. As long as `tokens`. */
+  readonly targets?: Int32Array;
+  /** Alternatives to report with each target, 0 … 100. */
+  readonly targetTop?: number;
+}
+
+export interface StepOutcome {
+  /** -1 when nothing was sampled. */
+  readonly token: number;
+  readonly logprob: number;
+  readonly topTokens: Int32Array;
+  readonly topLogprobs: Float32Array;
+  /** One per target (NaN where it was -1); alternatives follow each other, targetTop per target. */
+  readonly targetLogprobs: Float32Array;
+  readonly targetTopTokens: Int32Array;
+  readonly targetTopLogprobs: Float32Array;
+}
+
+export interface StepResult {
+  readonly outcomes: readonly StepOutcome[];
+  readonly ms: number;
+}
+
+export interface SequenceInfo {
+  readonly length: number;
+  /** Cells that have slots but no keys yet. */
+  readonly gapTokens: number;
+  /** Leading cells equal to a cold prefill (design §2). */
+  readonly exactLength: number;
+  /** Distinct index - birth differences: query rotations per step and layer. */
+  readonly deltas: number;
+}
+
+export interface RunnerStats {
+  readonly pagesFree: number;
+  readonly pagesLent: number;
+  readonly pages: number;
+  readonly sequences: number;
+  readonly cells: number;
+  readonly gapTokens: number;
+  readonly steps: number;
+  readonly tokensComputed: number;
+}
+
+export interface Cells {
+  readonly slots: Int32Array;
+  readonly births: Int32Array;
+  readonly tokens: Int32Array;
+  /** 1 where the key is written. */
+  readonly filled: Uint8Array;
+  /** With a layer: (length, kvHeads, headDim) as stored, widened to f32; keys as rotated at birth. */
+  readonly keys?: Float32Array;
+  readonly values?: Float32Array;
+}
+
+/** While a step runs, calls that change cells throw ENGINE_BUSY. A throwing call has changed nothing. */
+export interface Runner {
+  describe(): RunnerInfo;
+  newSequence(): SequenceId;
+  /** Idempotent. */
+  release(id: SequenceId): void;
+  /** A new sequence with the first `length` cells, pages shared. They must be filled. */
+  fork(id: SequenceId, length: number): SequenceId;
+  /** One edit: splices in old coordinates, ordered, disjoint. Bookkeeping only. */
+  splice(id: SequenceId, splices: readonly CellSplice[]): void;
+  /** Appends filled cells [start, end) of `from`; births stay, so they stand relocated. */
+  adopt(id: SequenceId, from: SequenceId, start: number, end: number): void;
+  step(entries: readonly StepEntry[]): Promise<StepResult>;
+  sequence(id: SequenceId): SequenceInfo;
+  stats(): RunnerStats;
+  /** Throws BAD_ARGUMENT with a list of the broken invariants of design §10, if any. */
+  check(): void;
+  inspect(id: SequenceId, layer?: number): Cells;
+  close(): Promise<void>;
+}
+
+interface NativeModule {
+  open(options: OpenOptions): Promise<Runner>;
+}
+
+/** Where the build puts the addon, relative to the package root. */
+const addonPath = "build/addon/Release/pocket.node";
+
+/** Loads graph, weights and pool on a worker thread. Rejects with RUNTIME_MISSING, RUNTIME_FAILED, OUT_OF_MEMORY. */
+export async function openRunner(options: OpenOptions, packageRoot: string): Promise<Runner> {
+  const file = `${packageRoot}/${addonPath}`;
+  let native: NativeModule;
+  try {
+    native = createRequire(import.meta.url)(file) as NativeModule;
+  } catch (cause) {
+    throw pocketError("ADDON_MISSING", file, (cause as Error).message);
+  }
+  return guard(await native.open(options).catch(rethrow));
+}
+
+function rethrow(cause: unknown): never {
+  const { code, message } = cause as { code?: unknown; message: string };
+  throw isErrorCode(code) ? new PocketError(code, message) : cause;
+}
+
+/** The runner with every failure turned into a PocketError, whether thrown or rejected. */
+function guard(runner: Runner): Runner {
+  return new Proxy(runner, {
+    get(target, key) {
+      const method = Reflect.get(target, key) as unknown;
+      if (typeof method !== "function") return method;
+      return (...parameters: unknown[]) => {
+        try {
+          const result: unknown = method.apply(target, parameters);
+          return result instanceof Promise ? result.catch(rethrow) : result;
+        } catch (cause) {
+          return rethrow(cause);
+        }
+      };
+    },
+  });
+}

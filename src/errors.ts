@@ -1,0 +1,184 @@
+// Every failure with a name: code, HTTP status, message template, hint. C++ throws the same codes. A message
+// says what happened and with which numbers; the hint says what to do. Three fates (design §12): a refusal is
+// text for the model and never thrown; an operating error carries a status; a broken invariant marks the
+// engine broken and is rethrown until the process is restarted.
+
+interface Row {
+  readonly status: number;
+  readonly template: string;
+  readonly hint: string;
+}
+
+export const errorTable = {
+  // wire
+  BAD_REQUEST: { status: 400, template: "%s", hint: "Correct the named field and send the request again." },
+  MALFORMED_JSON: {
+    status: 400,
+    template: "The body is not valid JSON: %s.",
+    hint: "Send one JSON object with content-type application/json.",
+  },
+  CONTEXT_LENGTH_EXCEEDED: {
+    status: 400,
+    template: "This model's maximum context length is %s tokens. However, you requested %s tokens (%s).",
+    hint: "Shorten or compact the messages, or lower max_tokens.",
+  },
+  NOT_FOUND: { status: 404, template: "%s", hint: "See GET /v1/models and the README for what exists." },
+  MODEL_NOT_FOUND: {
+    status: 404,
+    template: "The model '%s' is not served here; this server has %s.",
+    hint: "Use a served id, or start the server with --model.",
+  },
+  METHOD_NOT_ALLOWED: {
+    status: 405,
+    template: "%s",
+    hint: "See the README for the routes and their methods.",
+  },
+  PAYLOAD_TOO_LARGE: {
+    status: 413,
+    template: "The body is larger than %s bytes.",
+    hint: "Send less, or raise server.body_limit.",
+  },
+  FORBIDDEN: { status: 403, template: "%s", hint: "Add the host or origin to server.allowed_hosts." },
+  UNAUTHORIZED: {
+    status: 401,
+    template: "A valid API key is needed.",
+    hint: "Send it as 'Authorization: Bearer …' or 'x-api-key'.",
+  },
+  SESSION_NOT_FOUND: {
+    status: 404,
+    template: "There is no session '%s'.",
+    hint: "Sessions are made by their first request.",
+  },
+  // engine
+  CACHE_FULL: {
+    status: 503,
+    template: "The cache has %s free pages of %s tokens; this request needs %s.",
+    hint: "Raise cache.tokens, shorten the prompt, or release a session.",
+  },
+  CACHE_TOO_SMALL: {
+    status: 503,
+    template: "This request needs %s tokens of cache; the whole pool holds %s.",
+    hint: "Raise cache.tokens (--cache-tokens) or shorten the prompt.",
+  },
+  ENGINE_BUSY: { status: 503, template: "The engine is in a step; %s.", hint: "Wait for the step to end." },
+  ENGINE_BROKEN: {
+    status: 500,
+    template: "The engine has been broken since %s: %s.",
+    hint: "Restart the server and report the message.",
+  },
+  ENGINE_CLOSED: { status: 503, template: "The engine is closed.", hint: "The server is shutting down." },
+  QUEUE_FULL: {
+    status: 429,
+    template: "%s requests are waiting already, as many as server.queue allows.",
+    hint: "Try again after the time in Retry-After.",
+  },
+  CANCELLED: { status: 499, template: "The client went away.", hint: "Nothing to do." },
+  BAD_ARGUMENT: {
+    status: 500,
+    template: "%s",
+    hint: "A caller inside the server broke a contract; report it.",
+  },
+  BROKEN_LOGITS: {
+    status: 500,
+    template: "The model gave no finite logit: %s.",
+    hint: "The weights may be damaged; import the model again.",
+  },
+  OUT_OF_MEMORY: {
+    status: 503,
+    template: "%s bytes could not be had for %s.",
+    hint: "Lower cache.tokens or free memory.",
+  },
+  RUNTIME_MISSING: {
+    status: 500,
+    template: "ONNX Runtime could not be opened from %s: %s.",
+    hint: "Run npm ci again; the library comes with onnxruntime-node.",
+  },
+  RUNTIME_FAILED: {
+    status: 500,
+    template: "ONNX Runtime: %s",
+    hint: "Report the message with the model's id.",
+  },
+  ADDON_MISSING: {
+    status: 500,
+    template: "The native addon could not be loaded from %s: %s.",
+    hint: "Run scripts/start or npm run build:addon.",
+  },
+  // text
+  BAD_TEMPLATE: {
+    status: 400,
+    template: "The chat template refused the messages: %s.",
+    hint: "Check roles and order of the messages.",
+  },
+  // models
+  MODEL_UNKNOWN: {
+    status: 404,
+    template: "There is no model '%s' in the registry; it has %s.",
+    hint: "See pocket ls.",
+  },
+  MODEL_NOT_IMPORTED: {
+    status: 404,
+    template: "The model '%s' is not in %s.",
+    hint: "Run pocket pull for it first.",
+  },
+  FETCH_FAILED: {
+    status: 502,
+    template: "%s could not be fetched: %s.",
+    hint: "Check the network and try again; a partial download is resumed.",
+  },
+  DIGEST_MISMATCH: {
+    status: 502,
+    template: "%s has SHA-256 %s; the publisher's is %s. The file was deleted.",
+    hint: "Fetch it again; if it happens twice, do not trust the source.",
+  },
+  BAD_GGUF: {
+    status: 400,
+    template: "%s is not a usable GGUF file: %s.",
+    hint: "Fetch the file again or pick another one.",
+  },
+  UNSUPPORTED_MODEL: { status: 400, template: "%s", hint: "models/README.md lists what is served and why." },
+  DISK_FULL: {
+    status: 507,
+    template: "%s could not be written: %s.",
+    hint: "Free disk space or set POCKET_CACHE to a larger disk.",
+  },
+  // start
+  BAD_CONFIG: {
+    status: 400,
+    template: "%s",
+    hint: "pocket config shows every key, its value and where it came from.",
+  },
+  PORT_BUSY: {
+    status: 500,
+    template: "Port %s on %s is in use.",
+    hint: "Stop the other program or pass --port.",
+  },
+} as const satisfies Record<string, Row>;
+
+export type ErrorCode = keyof typeof errorTable;
+
+/** An operating error out of the table. `message` is the filled template plus the hint. */
+export class PocketError extends Error {
+  override readonly name = "PocketError";
+  readonly status: number;
+
+  constructor(
+    readonly code: ErrorCode,
+    readonly detail: string,
+    /** The request field at fault, as a path such as `messages.2.content`. */
+    readonly param?: string,
+  ) {
+    super(`${detail} ${errorTable[code].hint}`);
+    this.status = errorTable[code].status;
+  }
+}
+
+/** Fills the template of `code` in order; there must be as many values as `%s`. */
+export function pocketError(code: ErrorCode, ...values: readonly (string | number)[]): PocketError {
+  let next = 0;
+  const detail = errorTable[code].template.replaceAll("%s", () => String(values[next++]));
+  return new PocketError(code, detail);
+}
+
+export function isErrorCode(code: unknown): code is ErrorCode {
+  return typeof code === "string" && Object.hasOwn(errorTable, code);
+}

@@ -1,0 +1,14 @@
+import { defineConfig } from "vitest/config";
+
+// One fork: the native side is one resource, and two cores are better spent inside the kernels than on
+// two half-starved test files.
+export default defineConfig({
+  test: {
+    root: new URL("..", import.meta.url).pathname,
+    include: ["test/**/*.test.ts"],
+    pool: "forks",
+    fileParallelism: false,
+    testTimeout: 60_000,
+    hookTimeout: 120_000,
+  },
+});
