@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace pocket {
 
@@ -43,6 +44,13 @@ struct KvLayer {
 size_t bytesPerElement(KvType type);
 const char* name(KvType type);
 
+// One slot of one kv head, headDim floats each way. Writing rounds to nearest, ties to even; int8 takes the largest
+// magnitude of the side as 127. The stored bits do not depend on the machine. Other slots are not touched.
+void writeSlot(const KvShape& shape, const KvLayer& layer, int kvHead, int64_t slot, const float* key,
+               const float* value);
+// What the slot holds, as the kernels see it. Meaningless for a slot that was never written.
+void readSlot(const KvShape& shape, const KvLayer& layer, int kvHead, int64_t slot, float* key, float* value);
+
 // Owns the memory. It is reserved at once and becomes resident as slots are written (anonymous mapping), so
 // an unused pool costs address space only.
 class KvStore {
@@ -56,6 +64,9 @@ class KvStore {
   const KvShape& shape() const { return shape_; }
   KvLayer layer(int index) const;
   size_t bytes() const { return bytes_; }
+  // Keys (or values) of the given slots in one layer, widened to f32: (slots.size(), kvHeads, headDim), for
+  // inspection and tests. Slots that were never written read as whatever lies there.
+  std::vector<float> read(int layer, const std::vector<int32_t>& slots, bool keys) const;
 
  private:
   KvShape shape_;

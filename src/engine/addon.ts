@@ -95,6 +95,8 @@ export interface StepOutcome {
   readonly targetLogprobs: Float32Array;
   readonly targetTopTokens: Int32Array;
   readonly targetTopLogprobs: Float32Array;
+  /** Why this entry has no token although one was asked for (no finite logit). Others are not touched. */
+  readonly failure?: string;
 }
 
 export interface StepResult {

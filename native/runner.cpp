@@ -1,0 +1,163 @@
+#include "runner.h"
+
+#include <chrono>
+#include <limits>
+
+#include "error.h"
+
+namespace pocket {
+
+namespace {
+
+KvShape kvShape(const RunnerOptions& options) {
+  KvShape shape;
+  shape.layers = options.model.layers;
+  shape.kvHeads = options.model.kvHeads;
+  shape.headDim = options.model.headDim;
+  shape.slots = static_cast<int64_t>(options.pages) * options.pageSize;
+  shape.type = options.kvType;
+  return shape;
+}
+
+bool looksBack(const Sampling& sampling) {
+  return sampling.repetitionPenalty != 1 || sampling.frequencyPenalty != 0 || sampling.presencePenalty != 0;
+}
+
+}  // namespace
+
+Runner::Runner(const RunnerOptions& options)
+    : options_(options),
+      cache_(options.pages, options.pageSize, options.model.context),
+      store_(kvShape(options)),
+      model_(options.model, store_),
+      sampler_(options.model.vocab) {}
+
+void Runner::requireIdle(const char* what) const {
+  if (stepping_) throw error("ENGINE_BUSY", "The engine is in a step; %s must wait for its end.", what);
+}
+
+int32_t Runner::newSequence() {
+  requireIdle("newSequence");
+  return cache_.create();
+}
+
+void Runner::release(int32_t id) {
+  requireIdle("release");
+  cache_.release(id);
+}
+
+int32_t Runner::fork(int32_t id, int32_t length) {
+  requireIdle("fork");
+  return cache_.fork(id, length);
+}
+
+void Runner::splice(int32_t id, const std::vector<CellSplice>& splices) {
+  requireIdle("splice");
+  cache_.splice(id, splices);
+}
+
+void Runner::adopt(int32_t id, int32_t from, int32_t start, int32_t end) {
+  requireIdle("adopt");
+  cache_.adopt(id, from, start, end);
+}
+
+void Runner::requireFit(const StepEntry& entry) const {
+  const int vocab = options_.model.vocab;
+  for (const int32_t token : entry.tokens) {
+    if (token < 0 || token >= vocab) {
+      throw error("BAD_ARGUMENT", "Token %d is outside the vocabulary of %d.", token, vocab);
+    }
+  }
+  for (const int32_t target : entry.targets) {
+    if (target < -1 || target >= vocab) {
+      throw error("BAD_ARGUMENT", "Target %d is outside the vocabulary of %d.", target, vocab);
+    }
+  }
+  if (!entry.targets.empty() && entry.targets.size() != entry.tokens.size()) {
+    throw error("BAD_ARGUMENT", "A step entry has %zu targets for %zu tokens.", entry.targets.size(),
+                entry.tokens.size());
+  }
+  const int32_t count = static_cast<int32_t>(entry.tokens.size());
+  if (entry.sample && !cache_.completes(entry.sequence, count)) {
+    throw error("BAD_ARGUMENT",
+                "Sequence %d cannot be sampled: after these %d tokens a gap is open or the last of them is not its "
+                "last cell.",
+                entry.sequence, count);
+  }
+}
+
+std::unique_ptr<Runner::Step> Runner::prepare(std::vector<StepEntry> entries) {
+  requireIdle("step");
+  if (entries.empty()) throw Error("BAD_ARGUMENT", "A step needs at least one entry.");
+  auto step = std::make_unique<Step>();
+  step->entries = std::move(entries);
+  for (const StepEntry& entry : step->entries) {
+    step->fills.push_back({entry.sequence, entry.tokens.data(), static_cast<int32_t>(entry.tokens.size())});
+  }
+  step->batch = cache_.plan(step->fills);
+  int64_t row = 0;
+  for (const StepEntry& entry : step->entries) {
+    requireFit(entry);
+    step->tokens.insert(step->tokens.end(), entry.tokens.begin(), entry.tokens.end());
+    const int64_t last = row + static_cast<int64_t>(entry.tokens.size()) - 1;
+    for (size_t i = 0; i < entry.targets.size(); i++) {
+      if (entry.targets[i] >= 0) step->wanted.push_back(row + static_cast<int64_t>(i));
+    }
+    if (entry.sample) step->wanted.push_back(last);
+    step->histories.emplace_back();
+    if (entry.sample && looksBack(*entry.sample)) {
+      step->histories.back() = cache_.history(entry.sequence, entry.tokens.data(), entry.tokens.size());
+    }
+    row = last + 1;
+  }
+  step->outcomes.resize(step->entries.size());
+  stepping_ = true;
+  return step;
+}
+
+void Runner::compute(Step& step) {
+  const auto begin = std::chrono::steady_clock::now();
+  float* logits = model_.run(step.batch, step.tokens, step.wanted);
+  size_t row = 0;
+  for (size_t entry = 0; entry < step.entries.size(); entry++) collect(step, entry, logits, row);
+  step.milliseconds =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// Reads this entry's rows of the logits, targets first, the sampled row last; `row` moves past them.
+void Runner::collect(Step& step, size_t index, float* logits, size_t& row) {
+  const StepEntry& entry = step.entries[index];
+  StepOutcome& outcome = step.outcomes[index];
+  const size_t vocab = static_cast<size_t>(options_.model.vocab);
+  for (const int32_t target : entry.targets) {
+    if (target < 0) {
+      outcome.targetLogprobs.push_back(std::numeric_limits<float>::quiet_NaN());
+      continue;
+    }
+    const float* values = logits + vocab * row++;
+    outcome.targetLogprobs.push_back(values[target] - sampler_.logSumExp(values));
+    const Ranked top = sampler_.top(values, entry.targetTop);
+    outcome.targetTop.insert(outcome.targetTop.end(), top.begin(), top.end());
+  }
+  if (!entry.sample) return;
+  float* values = logits + vocab * row++;
+  try {
+    if (entry.top > 0) outcome.top = sampler_.top(values, entry.top);
+    const std::vector<int32_t>& history = step.histories[index];
+    outcome.sampled = sampler_.sample(
+        values, *entry.sample, {history.data(), static_cast<int32_t>(history.size()), entry.generatedFrom});
+  } catch (const Error& failure) {
+    outcome.failure = failure.what();  // this entry's alone: the others of the batch have their tokens
+  }
+}
+
+void Runner::commit(const Step& step) noexcept {
+  cache_.commit(step.fills);
+  stepping_ = false;
+  steps_++;
+  tokensComputed_ += static_cast<int64_t>(step.tokens.size());
+}
+
+RunnerStats Runner::stats() const { return {cache_.stats(), steps_, tokensComputed_}; }
+
+}  // namespace pocket

@@ -1,0 +1,193 @@
+// A runner in plain arrays for faults and scheduling: cells are {token, filled}; the "model" is a hash of all
+// tokens up to the sampled one, so an answer is right only if every cell was there when it was sampled.
+import type {
+  CellSplice,
+  Cells,
+  Runner,
+  RunnerInfo,
+  RunnerStats,
+  SequenceInfo,
+  StepEntry,
+  StepOutcome,
+  StepResult,
+} from "../../src/engine/addon.ts";
+import { pocketError } from "../../src/errors.ts";
+
+interface Cell {
+  token: number;
+  filled: boolean;
+}
+
+export const scriptedVocab = 1000;
+
+/** The token that follows `tokens`. */
+export function following(tokens: readonly number[]): number {
+  let hash = 17;
+  for (const token of tokens) hash = (hash * 31 + token + 7) % 1_000_003;
+  return hash % scriptedVocab;
+}
+
+export class ScriptedRunner implements Runner {
+  readonly sequences = new Map<number, Cell[]>();
+  /** Entries of every step so far. */
+  readonly log: StepEntry[][] = [];
+  /** Called before each step computes; may throw or wait. */
+  before: (step: number) => Promise<void> | void = () => undefined;
+  stepping = false;
+  closed = false;
+  #next = 1;
+
+  constructor(private readonly pages = 64) {}
+
+  describe(): RunnerInfo {
+    return {
+      layers: 1,
+      heads: 1,
+      kvHeads: 1,
+      headDim: 16,
+      vocab: scriptedVocab,
+      context: 512,
+      pages: this.pages,
+      pageSize: 16,
+      kvType: "f32",
+      kvBytes: 0,
+      device: "cpu",
+      isa: "scripted",
+      threads: 1,
+      runtimeVersion: "0",
+    };
+  }
+
+  newSequence(): number {
+    this.#idle();
+    this.sequences.set(this.#next, []);
+    return this.#next++;
+  }
+
+  release(id: number): void {
+    this.#idle();
+    this.sequences.delete(id);
+  }
+
+  fork(id: number, length: number): number {
+    const cells = this.#cells(id).slice(0, length);
+    if (cells.length < length || cells.some((cell) => !cell.filled))
+      throw pocketError("BAD_ARGUMENT", "Unfilled fork.");
+    const child = this.newSequence();
+    this.sequences.set(
+      child,
+      cells.map((cell) => ({ ...cell })),
+    );
+    return child;
+  }
+
+  splice(id: number, splices: readonly CellSplice[]): void {
+    this.#idle();
+    const cells = [...this.#cells(id)];
+    for (const { start, end, count } of [...splices].reverse()) {
+      if (start > end || end > cells.length)
+        throw pocketError("BAD_ARGUMENT", `Splice ${start}..${end} of ${cells.length}.`);
+      cells.splice(
+        start,
+        end - start,
+        ...Array.from({ length: count }, () => ({ token: -1, filled: false })),
+      );
+    }
+    const others = [...this.sequences].reduce(
+      (sum, [other, held]) => sum + (other === id ? 0 : held.length),
+      0,
+    );
+    if (others + cells.length > this.pages * 16) throw pocketError("CACHE_FULL", 0, 16, cells.length);
+    this.sequences.set(id, cells);
+  }
+
+  adopt(): void {
+    throw new Error("not scripted");
+  }
+
+  async step(entries: readonly StepEntry[]): Promise<StepResult> {
+    this.#idle();
+    this.stepping = true;
+    this.log.push([...entries]);
+    try {
+      await new Promise((resolve) => setImmediate(resolve));
+      await this.before(this.log.length);
+      return { outcomes: entries.map((entry) => this.#compute(entry)), ms: 0 };
+    } finally {
+      this.stepping = false;
+    }
+  }
+
+  sequence(id: number): SequenceInfo {
+    const cells = this.#cells(id);
+    return {
+      length: cells.length,
+      gapTokens: cells.filter((cell) => !cell.filled).length,
+      exactLength: cells.length,
+      deltas: 1,
+    };
+  }
+
+  stats(): RunnerStats {
+    const cells = [...this.sequences.values()].reduce((sum, held) => sum + held.length, 0);
+    const pagesLent = Math.ceil(cells / 16);
+    return {
+      pagesFree: this.pages - pagesLent,
+      pagesLent,
+      pages: this.pages,
+      sequences: this.sequences.size,
+      cells,
+      gapTokens: 0,
+      steps: this.log.length,
+      tokensComputed: this.log.flat().reduce((sum, entry) => sum + entry.tokens.length, 0),
+    };
+  }
+
+  check(): void {}
+
+  inspect(id: number): Cells {
+    const cells = this.#cells(id);
+    return {
+      slots: Int32Array.from(cells, (_, index) => index),
+      births: Int32Array.from(cells, (_, index) => index),
+      tokens: Int32Array.from(cells, (cell) => cell.token),
+      filled: Uint8Array.from(cells, (cell) => Number(cell.filled)),
+    };
+  }
+
+  async close(): Promise<void> {
+    this.#idle();
+    this.closed = true;
+  }
+
+  #compute(entry: StepEntry): StepOutcome {
+    const cells = this.#cells(entry.sequence);
+    for (const token of entry.tokens) {
+      const cell = cells.find((candidate) => !candidate.filled);
+      if (!cell) throw pocketError("BAD_ARGUMENT", "More tokens than gap cells.");
+      cell.token = token;
+      cell.filled = true;
+    }
+    const open = cells.some((cell) => !cell.filled);
+    if (entry.sample && open) throw pocketError("BAD_ARGUMENT", "Sampled while a gap is open.");
+    return {
+      token: entry.sample ? following(cells.map((cell) => cell.token)) : -1,
+      logprob: 0,
+      topTokens: new Int32Array(0),
+      topLogprobs: new Float32Array(0),
+      targetLogprobs: new Float32Array(0),
+      targetTopTokens: new Int32Array(0),
+      targetTopLogprobs: new Float32Array(0),
+    };
+  }
+
+  #cells(id: number): Cell[] {
+    const cells = this.sequences.get(id);
+    if (!cells) throw pocketError("BAD_ARGUMENT", `There is no sequence ${id}.`);
+    return cells;
+  }
+
+  #idle(): void {
+    if (this.stepping) throw pocketError("ENGINE_BUSY", "wait");
+  }
+}
