@@ -35,21 +35,48 @@ struct Sampled {
   float logprob = 0;  // natural log, of the untouched distribution (temperature 1, no penalties)
 };
 
+// Rows of logits have `vocab` values. A logit that is not finite (NaN, either infinity) counts as -inf and
+// nothing aborts. Keeps scratch memory of a few vocabularies: one call of sample at a time.
 class Sampler {
  public:
   explicit Sampler(int32_t vocab);
-  // `logits` (vocab) is scratch afterwards. Non-finite logits never abort: NaN counts as -inf, and a row with
-  // no finite logit throws BROKEN_LOGITS.
+  // `logits` is scratch afterwards. Tokens of the history outside [0, vocab) are passed over. Throws
+  // BROKEN_LOGITS when no logit is finite, BAD_ARGUMENT when a parameter is outside its range above.
   Sampled sample(float* logits, const Sampling& sampling, const History& history);
   // The `count` likeliest tokens of the untouched distribution with their logprobs, likeliest first, ties by
-  // smaller id; and the log of the sum of exponentials, by which any token's logprob follows.
+  // smaller id. Always min(count, vocab) of them; those that are not finite come last, with -inf.
   std::vector<std::pair<int32_t, float>> top(const float* logits, int32_t count) const;
+  // Log of the sum of exponentials, by which any token's logprob follows; -inf when no logit is finite.
   float logSumExp(const float* logits) const;
 
  private:
+  struct Candidate {
+    float logit;
+    int32_t token;
+  };
+  struct Peak {
+    float logit;    // -inf when no logit is finite
+    int32_t token;  // the smallest id that has it; -1 when there is none
+  };
+
+  // The order of likelihood: larger logit first, then smaller id.
+  static bool before(const Candidate& a, const Candidate& b) {
+    return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
+  }
+  Peak peak(const float* logits) const;
+  // Sum of e^(logit - peak) over the vocabulary: at least 1, since the peak is in it.
+  double mass(const float* logits, float peak) const;
+  void selectTop(const float* logits, int32_t count, std::vector<Candidate>& candidates) const;
+  void penalise(float* logits, const Sampling& sampling, const History& history);
+  Candidate lastAdmitted(const float* logits, const Sampling& sampling, double total);
+  Candidate lastOfMass(double missing);
+  int32_t drawToken(const float* logits, const Sampling& sampling, float peak);
+
   int32_t vocab_;
-  std::vector<std::pair<float, int32_t>> candidates_;
-  std::vector<int32_t> counts_;
+  std::vector<Candidate> candidates_;
+  std::vector<int32_t> counts_;        // per token: 0 unseen, else 1 + its occurrences in the answer
+  std::vector<Candidate> penalised_;   // seen tokens with their untouched logits
+  std::vector<float> weights_;         // per token, relative to the largest; 0 where not admitted
 };
 
 }  // namespace pocket

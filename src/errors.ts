@@ -44,6 +44,7 @@ export const errorTable = {
     template: "A valid API key is needed.",
     hint: "Send it as 'Authorization: Bearer …' or 'x-api-key'.",
   },
+  INTERNAL: { status: 500, template: "%s", hint: "The server's log has the details; report them." },
   SESSION_NOT_FOUND: {
     status: 404,
     template: "There is no session '%s'.",
@@ -136,6 +137,11 @@ export const errorTable = {
     hint: "Fetch the file again or pick another one.",
   },
   UNSUPPORTED_MODEL: { status: 400, template: "%s", hint: "models/README.md lists what is served and why." },
+  BAD_MANIFEST: {
+    status: 500,
+    template: "%s is not a manifest that this version reads: %s.",
+    hint: "Import the model again.",
+  },
   DISK_FULL: {
     status: 507,
     template: "%s could not be written: %s.",
@@ -146,6 +152,11 @@ export const errorTable = {
     status: 400,
     template: "%s",
     hint: "pocket config shows every key, its value and where it came from.",
+  },
+  INTERRUPTED: {
+    status: 499,
+    template: "%s was interrupted.",
+    hint: "Run it again; what was fetched is kept and resumed.",
   },
   PORT_BUSY: {
     status: 500,

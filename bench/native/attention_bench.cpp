@@ -1,0 +1,190 @@
+// Times the attention kernel alone: one layer, two threads started per pass, a store that was just written. A row
+// names its condition; run with words to choose rows (all words must occur), with --json for lines of JSON.
+//
+//   attention_bench prefill f16      attention_bench decode avx512bf16      attention_bench --json
+//
+// A multiply-add is one of the 2 * headDim per query head, row and visible key (scores, then values). Best and
+// median of the repetitions; a repetition includes writing the chunk's own keys and values.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "attention.h"
+
+using namespace pocket;
+
+namespace {
+
+struct Case {
+  const char* what;  // prefill or decode
+  int rows;
+  int depth;  // cells in front of the first row
+  int deltas;  // distinct deltas in them, as after deltas - 1 compactions
+};
+
+constexpr Case kCases[] = {{"prefill", 512, 0, 1},   {"prefill", 512, 8192, 1},   {"prefill", 512, 16384, 1},
+                           {"prefill", 64, 8192, 1}, {"prefill", 512, 16384, 21}, {"decode", 1, 2048, 1},
+                           {"decode", 1, 16384, 1},  {"decode", 1, 16384, 21},    {"decode", 4, 16384, 1}};
+
+struct Model {
+  const char* name;
+  AttentionShape shape;
+};
+const Model kModels[] = {{"qwen2.5-0.5b", {14, 2, 64, 0.125f}},
+                         {"qwen2.5-1.5b", {12, 2, 128, 0.088388f}},
+                         {"smollm2-135m", {9, 3, 64, 0.125f}}};
+
+// Two threads that stay, as a runtime's pool would.
+class Pair {
+ public:
+  Pair() : other_([this] { serve(); }) {}
+  ~Pair() {
+    {
+      std::lock_guard lock(mutex_);
+      closing_ = true;
+    }
+    wake_.notify_one();
+    other_.join();
+  }
+
+  void run(int count, const std::function<void(int)>& body) {
+    {
+      std::lock_guard lock(mutex_);
+      body_ = &body, count_ = count, next_ = 0, busy_ = true;
+    }
+    wake_.notify_one();
+    drain();
+    std::unique_lock lock(mutex_);
+    done_.wait(lock, [this] { return !busy_; });
+  }
+
+ private:
+  void drain() {
+    for (int i = next_++; i < count_; i = next_++) (*body_)(i);
+  }
+  void serve() {
+    for (;;) {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [this] { return busy_ || closing_; });
+      if (closing_) return;
+      lock.unlock();
+      drain();
+      lock.lock();
+      busy_ = false;
+      done_.notify_one();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable wake_, done_;
+  const std::function<void(int)>* body_ = nullptr;
+  int count_ = 0;
+  std::atomic<int> next_{0};
+  bool busy_ = false, closing_ = false;
+  std::thread other_;
+};
+
+struct Timing {
+  double best, median;
+};
+
+Batch batchOf(const Case& c) {
+  Batch batch;
+  const int perDelta = (c.depth + c.deltas - 1) / c.deltas;
+  for (int i = 0; i < c.depth; i += perDelta)
+    batch.stretches.push_back({i, std::min(perDelta, c.depth - i), i, -(i / std::max(perDelta, 1)) * 100});
+  batch.stretches.push_back({c.depth, c.rows, c.depth, 0});
+  for (int r = 0; r < c.rows; r++) batch.rows.push_back({c.depth + r, c.depth + r});
+  batch.entries.push_back({0, c.rows, 0, static_cast<int32_t>(batch.stretches.size())});
+  return batch;
+}
+
+Timing measure(const AttentionShape& shape, KvType type, Isa isa, const Case& c) {
+  const KvShape kv{1, shape.kvHeads, shape.headDim, (c.depth + c.rows + 15) / 16 * 16, type};
+  KvStore store(kv);
+  const Rope rope(shape.headDim, 32768, 1e6);
+  const auto attention = makeAttention(shape, kv, rope, isa, 2);
+  std::mt19937 random(1);
+  std::normal_distribution<float> draw;
+  std::vector<float> some(4096 + 2 * shape.headDim);
+  for (float& x : some) x = draw(random);
+  for (int slot = 0; slot < c.depth; slot++)
+    for (int h = 0; h < shape.kvHeads; h++) {
+      const float* at = &some[(slot * 37 + h * 11) % 4096];
+      writeSlot(kv, store.layer(0), h, slot, at, at + shape.headDim);
+    }
+  std::vector<float> q(size_t(c.rows) * shape.heads * shape.headDim), out(q.size());
+  std::vector<float> k(size_t(c.rows) * shape.kvHeads * shape.headDim), v(k.size());
+  for (std::vector<float>* numbers : {&q, &k, &v})
+    for (float& x : *numbers) x = draw(random);
+  const Batch batch = batchOf(c);
+  Pair pair;
+  const ParallelFor both = [&](int count, const std::function<void(int)>& body) { pair.run(count, body); };
+  std::vector<double> seconds;
+  const auto start = std::chrono::steady_clock::now();
+  for (double spent = 0; seconds.size() < 3 || (spent < 0.5 && seconds.size() < 2000);) {
+    const auto before = std::chrono::steady_clock::now();
+    attention->run(batch, {q.data(), k.data(), v.data(), out.data()}, store.layer(0), both);
+    const auto after = std::chrono::steady_clock::now();
+    seconds.push_back(std::chrono::duration<double>(after - before).count());
+    spent = std::chrono::duration<double>(after - start).count();
+  }
+  std::sort(seconds.begin(), seconds.end());
+  return {seconds.front(), seconds[seconds.size() / 2]};
+}
+
+void report(const Model& model, KvType type, Isa isa, const Case& c, const std::string& row, bool json) {
+  const Timing timing = measure(model.shape, type, isa, c);
+  const double keys = double(c.rows) * c.depth + double(c.rows) * (c.rows + 1) / 2;
+  const double macs = 2.0 * model.shape.headDim * model.shape.heads * keys;
+  const double read = 2.0 * model.shape.kvHeads * model.shape.headDim * double(bytesPerElement(type)) * (c.depth + c.rows);
+  const double best = macs / timing.best * 1e-9, median = macs / timing.median * 1e-9;
+  if (json)
+    std::printf("{\"row\":\"%s\",\"ms\":%.4f,\"msBest\":%.4f,\"gmacs\":%.1f,\"gmacsBest\":%.1f,\"kvGBs\":%.1f}\n", row.c_str(),
+                timing.median * 1e3, timing.best * 1e3, median, best, read / timing.median * 1e-9);
+  else
+    std::printf("| %-58s | %9.3f | %9.3f | %7.1f | %7.1f | %6.1f |\n", row.c_str(), timing.median * 1e3,
+                timing.best * 1e3, median, best, read / timing.median * 1e-9);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  bool json = false;
+  std::vector<std::string> words;
+  for (int i = 1; i < count; i++)
+    if (std::strcmp(arguments[i], "--json") == 0) json = true;
+    else words.push_back(arguments[i]);
+  if (!json) {
+    std::printf("| %-58s | %9s | %9s | %7s | %7s | %6s |\n", "row (one layer, 2 threads)", "ms median", "ms best",
+                "GMAC/s", "best", "KV GB/s");
+    std::printf("|---|--:|--:|--:|--:|--:|\n");
+  }
+  int rows = 0;
+  for (const Model& model : kModels)
+    for (Isa isa : supportedIsas())
+      for (KvType type : {KvType::kF32, KvType::kF16, KvType::kBf16, KvType::kInt8})
+        for (const Case& c : kCases) {
+          const std::string row = std::string(c.what) + " " + std::to_string(c.rows) + " rows @ d" +
+                                  std::to_string(c.depth) + " deltas=" + std::to_string(c.deltas) + " " + name(type) +
+                                  " " + name(isa) + " " + model.name;
+          const std::string spaced = " " + row + " ";
+          if (!std::all_of(words.begin(), words.end(), [&](const std::string& word) {
+                return spaced.find(" " + word + " ") != std::string::npos;
+              }))
+            continue;
+          report(model, type, isa, c, row, json);
+          rows++;
+        }
+  if (rows == 0) std::fprintf(stderr, "no row has all of these words; run without words to see the rows\n");
+  return rows == 0 ? 1 : 0;
+}

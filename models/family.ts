@@ -1,0 +1,54 @@
+// The families that are served, by the architecture name that stands in a GGUF file. A family says which
+// tensors it takes and how its graph is written; both are in the family's own file.
+import { pocketError } from "../src/errors.ts";
+import type { GraphBuilder } from "./graph.ts";
+import { llama } from "./llama.ts";
+import { qwen2 } from "./qwen2.ts";
+import type { DecoderShapes } from "./shapes.ts";
+import type { TensorSource } from "./source.ts";
+import type { StoredMatrix, StoredVector } from "./weights.ts";
+
+export interface Linear {
+  readonly weight: StoredMatrix;
+  readonly bias?: StoredVector;
+}
+
+/** The stored weights of a dense decoder with gated feed-forward layers. */
+export interface DecoderWeights {
+  readonly embedding: StoredMatrix;
+  readonly layers: readonly LayerWeights[];
+  readonly finalNorm: StoredVector;
+  /** The embedding itself where the two are tied. */
+  readonly head: StoredMatrix;
+}
+
+export interface LayerWeights {
+  readonly attentionNorm: StoredVector;
+  readonly q: Linear;
+  readonly k: Linear;
+  readonly v: Linear;
+  readonly o: StoredMatrix;
+  readonly ffnNorm: StoredVector;
+  readonly gate: StoredMatrix;
+  readonly up: StoredMatrix;
+  readonly down: StoredMatrix;
+}
+
+export interface Family {
+  readonly name: "qwen2" | "llama";
+  /** Takes every tensor once, in the order of the graph. */
+  takeWeights(source: TensorSource, shapes: DecoderShapes): Promise<DecoderWeights>;
+  writeGraph(builder: GraphBuilder, shapes: DecoderShapes, weights: DecoderWeights): void;
+}
+
+const families: Readonly<Record<string, Family>> = { qwen2, llama };
+
+/** Throws UNSUPPORTED_MODEL for an architecture that is not served. */
+export function familyOf(architecture: string): Family {
+  if (Object.hasOwn(families, architecture)) return families[architecture]!;
+  const served = Object.keys(families).join(" and ");
+  throw pocketError(
+    "UNSUPPORTED_MODEL",
+    `The architecture '${architecture}' is not served; ${served} are: dense layers, full attention, plain rotary positions.`,
+  );
+}

@@ -1,0 +1,200 @@
+// From one GGUF file to one model folder: weights in our containers, two graphs over them, tokenizer, manifest.
+// The folder is written beside its final place and renamed when all of it is there, so an interrupted import
+// leaves nothing that looks like a model. Fetching the file is fetch.ts's work.
+import { randomUUID } from "node:crypto";
+import { mkdir, readdir, rename, rm, writeFile } from "node:fs/promises";
+import { basename, join } from "node:path";
+import { sha256OfFiles } from "./digest.ts";
+import { diskError } from "./disk.ts";
+import { type DecoderWeights, type Family, familyOf } from "./family.ts";
+import { type Gguf, openGguf } from "./gguf.ts";
+import { GraphBuilder } from "./graph.ts";
+import {
+  type Manifest,
+  manifestFile,
+  modelFolderName,
+  readManifest,
+  type TensorRecord,
+  type WeightFormat,
+} from "./manifest.ts";
+import { encodeModel } from "./onnx.ts";
+import { type DecoderShapes, readShapes } from "./shapes.ts";
+import { TensorSource } from "./source.ts";
+import { readTokenizer } from "./tokenizer.ts";
+import { WeightsWriter } from "./weights.ts";
+
+export interface ImportProgress {
+  readonly label: string;
+  readonly bytes: number;
+  readonly total: number;
+}
+
+export interface ImportOptions {
+  readonly file: string;
+  readonly id: string;
+  readonly weights: WeightFormat;
+  /** The models directory; the folder `<id>.<weights>` is made (or replaced) in it. */
+  readonly into: string;
+  /** Where the file came from, for the manifest. */
+  readonly origin?: { readonly repo: string; readonly revision: string; readonly licence: string };
+  /** The file's SHA-256 where it is known already; else it is computed. */
+  readonly sha256?: string;
+  readonly onProgress?: (progress: ImportProgress) => void;
+  readonly signal?: AbortSignal;
+}
+
+const files = {
+  weights: "weights.bin",
+  graphs: { int8: "graph.int8.onnx", f32: "graph.f32.onnx" },
+  tokenizer: "tokenizer.json",
+  tokenizerConfig: "tokenizer_config.json",
+} as const;
+/** MatMulNBits' accuracy level of each graph. */
+const accuracies = { int8: 4, f32: 1 } as const;
+
+/**
+ * Throws BAD_GGUF, UNSUPPORTED_MODEL or DISK_FULL; then no folder was made or changed. Memory stays under
+ * about 200 MB whatever the model's size.
+ */
+export async function importGguf(options: ImportOptions): Promise<Manifest> {
+  const gguf = openGguf(options.file);
+  const name = modelFolderName(options.id, options.weights);
+  const partial = join(options.into, `${name}.partial-${process.pid}-${randomUUID()}`);
+  try {
+    await mkdir(options.into, { recursive: true });
+    await sweepPartials(options.into, name);
+    await mkdir(partial);
+    await writeFolder(gguf, partial, options);
+    const final = join(options.into, name);
+    await rm(final, { recursive: true, force: true });
+    await rename(partial, final);
+    return readManifest(final);
+  } catch (cause) {
+    await rm(partial, { recursive: true, force: true });
+    throw diskError(cause, partial);
+  } finally {
+    gguf.close();
+  }
+}
+
+async function writeFolder(gguf: Gguf, folder: string, options: ImportOptions): Promise<void> {
+  const architecture = String(gguf.metadata.get("general.architecture") ?? "missing");
+  const family = familyOf(architecture);
+  const shapes = readShapes(gguf, architecture);
+  const tokenizer = readTokenizer(gguf, shapes.context);
+  const { weights, records, bytes } = await writeWeights(gguf, family, shapes, folder, options);
+  await writeGraphs(family, shapes, weights, folder);
+  await writeFile(join(folder, files.tokenizer), JSON.stringify(tokenizer.tokenizer));
+  await writeFile(join(folder, files.tokenizerConfig), JSON.stringify(tokenizer.config, null, 2));
+  const sourceSha256 = options.sha256 ?? (await digestOf([options.file], "checking the source", options));
+  const written = [files.weights, files.graphs.int8, files.graphs.f32].map((file) => join(folder, file));
+  const manifest: Manifest = {
+    format: 1,
+    id: options.id,
+    name: String(gguf.metadata.get("general.name") ?? options.id),
+    family: family.name,
+    source: { file: basename(options.file), bytes: gguf.bytes, sha256: sourceSha256, ...options.origin },
+    shapes: shapesOf(shapes),
+    rope: { kind: "half", base: shapes.ropeBase },
+    normEpsilon: shapes.normEpsilon,
+    splice: true,
+    tokens: { bos: tokenizer.bos, eos: [...tokenizer.eos] },
+    weights: {
+      format: options.weights,
+      file: files.weights,
+      bytes,
+      bitsPerWeight: bitsPerWeight(gguf, records),
+      tensors: records,
+    },
+    graphs: files.graphs,
+    digest: await digestOf(written, "naming the folder", options),
+  };
+  await writeFile(join(folder, manifestFile), JSON.stringify(manifest, null, 2));
+}
+
+async function writeWeights(
+  gguf: Gguf,
+  family: Family,
+  shapes: DecoderShapes,
+  folder: string,
+  options: ImportOptions,
+): Promise<{ weights: DecoderWeights; records: TensorRecord[]; bytes: number }> {
+  const total = [...gguf.tensors.values()].reduce((sum, tensor) => sum + tensor.bytes, 0);
+  const writer = new WeightsWriter(gguf, join(folder, files.weights), options.weights);
+  let bytes = 0;
+  const source = new TensorSource(gguf, writer, (count) => {
+    options.signal?.throwIfAborted();
+    bytes += count;
+    options.onProgress?.({ label: `importing ${options.id}`, bytes, total });
+  });
+  try {
+    const weights = await family.takeWeights(source, shapes);
+    source.refuseLeftovers(family.name);
+    return { weights, records: writer.records, bytes: writer.bytes };
+  } finally {
+    writer.close();
+  }
+}
+
+async function writeGraphs(
+  family: Family,
+  shapes: DecoderShapes,
+  weights: DecoderWeights,
+  folder: string,
+): Promise<void> {
+  for (const kind of ["int8", "f32"] as const) {
+    const builder = new GraphBuilder({
+      name: family.name,
+      externalFile: files.weights,
+      accuracy: accuracies[kind],
+      vocab: shapes.vocab,
+    });
+    family.writeGraph(builder, shapes, weights);
+    await writeFile(join(folder, files.graphs[kind]), encodeModel(builder.finish()));
+  }
+}
+
+function digestOf(paths: readonly string[], label: string, options: ImportOptions): Promise<string> {
+  let bytes = 0;
+  return sha256OfFiles(paths, (count) => {
+    options.signal?.throwIfAborted();
+    bytes += count;
+    options.onProgress?.({ label, bytes, total: 0 });
+  });
+}
+
+function shapesOf(shapes: DecoderShapes): Manifest["shapes"] {
+  const { layers, hidden, ffn, heads, kvHeads, headDim, vocab, context } = shapes;
+  return { layers, hidden, ffn, heads, kvHeads, headDim, vocab, context };
+}
+
+function bitsPerWeight(gguf: Gguf, records: readonly TensorRecord[]): number {
+  let bits = 0;
+  let values = 0;
+  for (const { name, bytes } of records) {
+    const { dims } = gguf.tensors.get(name)!;
+    if (dims.length < 2) continue;
+    bits += bytes * 8;
+    values += dims.reduce((product, size) => product * size, 1);
+  }
+  return Math.round((bits / values) * 1000) / 1000;
+}
+
+/** Removes what imports of this folder left behind when their process died. */
+async function sweepPartials(into: string, name: string): Promise<void> {
+  const prefix = `${name}.partial-`;
+  for (const entry of await readdir(into)) {
+    if (!entry.startsWith(prefix) || alive(Number.parseInt(entry.slice(prefix.length), 10))) continue;
+    await rm(join(into, entry), { recursive: true, force: true });
+  }
+}
+
+function alive(processId: number): boolean {
+  try {
+    // Signal 0 only asks whether the process is there.
+    process.kill(processId, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,106 @@
+// manifest.json of a model folder: everything that whoever serves the model must know about it, and nothing
+// that can be read from the graph. Written by import.ts, read by the commands. All numbers are counts unless
+// their name says bytes.
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { z } from "zod";
+import { pocketError } from "../src/errors.ts";
+
+export const manifestFile = "manifest.json";
+
+/** `exact`: the file's values; `int8`, `int4`: requantised; `f32`: every matrix widened. */
+export const weightFormats = ["exact", "int8", "int4", "f32"] as const;
+export type WeightFormat = (typeof weightFormats)[number];
+
+const count = z.int().positive();
+
+const tensorRecordSchema = z.object({
+  /** As in the source file. */
+  name: z.string(),
+  /** GGUF type. */
+  source: z.string(),
+  /** Container, such as `int8 block 32 zero points`. */
+  stored: z.string(),
+  /** The stored values equal the file's, bit for bit. */
+  bitTrue: z.boolean(),
+  /** Largest difference to the file's values, in steps of the container; 0.5 is plain rounding. */
+  maxErrorSteps: z.number().nonnegative(),
+  bytes: count,
+});
+export type TensorRecord = z.infer<typeof tensorRecordSchema>;
+
+const manifestSchema = z.object({
+  format: z.literal(1),
+  id: z.string().min(1),
+  name: z.string(),
+  family: z.enum(["qwen2", "llama"]),
+  source: z.object({
+    file: z.string(),
+    bytes: count,
+    sha256: z.string().regex(/^[0-9a-f]{64}$/),
+    repo: z.string().optional(),
+    revision: z.string().optional(),
+    licence: z.string().optional(),
+  }),
+  shapes: z.object({
+    layers: count,
+    hidden: count,
+    ffn: count,
+    heads: count,
+    kvHeads: count,
+    headDim: count,
+    /** Rows of the LM head; the tokenizer may know fewer. */
+    vocab: count,
+    /** Tokens the model was made for. */
+    context: count,
+  }),
+  /** Half layout: dimension d turns with d + headDim / 2. */
+  rope: z.object({ kind: z.literal("half"), base: z.number().positive() }),
+  normEpsilon: z.number().positive(),
+  /** Keys may be shifted after an edit (design §9). */
+  splice: z.literal(true),
+  tokens: z.object({ bos: z.int().nonnegative().nullable(), eos: z.array(z.int().nonnegative()).min(1) }),
+  weights: z.object({
+    format: z.enum(weightFormats),
+    file: z.string(),
+    bytes: count,
+    /** Bits of all matrices, scales included, over their values. */
+    bitsPerWeight: z.number().positive(),
+    tensors: z.array(tensorRecordSchema),
+  }),
+  /** File names: activations of linear layers in 8 bits, and in f32. */
+  graphs: z.object({ int8: z.string(), f32: z.string() }),
+  /** SHA-256 over the weights file, then the int8 graph, then the f32 graph: names what a KV file belongs to. */
+  digest: z.string().regex(/^[0-9a-f]{64}$/),
+});
+export type Manifest = z.infer<typeof manifestSchema>;
+
+/** Name of the folder of a model under the models directory. */
+export function modelFolderName(id: string, format: WeightFormat): string {
+  return `${id}.${format}`;
+}
+
+/** Throws MODEL_NOT_IMPORTED when the folder has no manifest, BAD_MANIFEST when it is not one of ours. */
+export function readManifest(folder: string): Manifest {
+  const file = join(folder, manifestFile);
+  let text: string;
+  try {
+    text = readFileSync(file, "utf8");
+  } catch {
+    throw pocketError("MODEL_NOT_IMPORTED", modelNameOf(folder), folder);
+  }
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch (cause) {
+    throw pocketError("BAD_MANIFEST", file, (cause as Error).message);
+  }
+  const parsed = manifestSchema.safeParse(json);
+  if (parsed.success) return parsed.data;
+  const issue = parsed.error.issues[0]!;
+  throw pocketError("BAD_MANIFEST", file, `${issue.path.join(".") || "the document"}: ${issue.message}`);
+}
+
+function modelNameOf(folder: string): string {
+  return folder.split(/[/\\]/).filter(Boolean).at(-1) ?? folder;
+}

@@ -1,0 +1,143 @@
+// f32 values to the containers of MatMulNBits: blocks of unsigned codes with an f32 scale and an integer zero
+// point, value = scale * (code - zeroPoint). Three ways to choose them; each reports the largest error in
+// steps (one step = the block's scale). Codes are one per byte here; packing nibbles is weights.ts's work.
+
+/** The block that all three use. */
+export const requantisedBlock = 32;
+
+export interface Requantised {
+  readonly codes: Uint8Array;
+  readonly scales: Float32Array;
+  /** One per block; absent when all are the container's default (128 or 8). */
+  readonly zeroPoints?: Uint8Array;
+  readonly maxErrorSteps: number;
+}
+
+/** 8 bits, zero point 128: codes 1 … 255. */
+export function symmetric8(values: Float32Array): Requantised {
+  const blocks = emptyBlocks(values.length);
+  for (let b = 0, at = 0; at < values.length; b++, at += requantisedBlock) {
+    const { low, high } = range(values, at);
+    const scale = Math.fround(Math.max(-low, high) / 127);
+    blocks.scales[b] = scale;
+    blocks.error = Math.max(blocks.error, encode(values, at, blocks.codes, scale, 128, 255));
+  }
+  return { codes: blocks.codes, scales: blocks.scales, maxErrorSteps: blocks.error };
+}
+
+/** 8 bits with a zero point: the block's own range, zero included, in 255 steps; half a step is the most it errs. */
+export function affine8(values: Float32Array): Requantised {
+  const blocks = emptyBlocks(values.length);
+  const zeroPoints = new Uint8Array(blocks.scales.length);
+  for (let b = 0, at = 0; at < values.length; b++, at += requantisedBlock) {
+    const { low, high } = range(values, at);
+    const scale = Math.fround((high - low) / 255);
+    const zeroPoint = scale === 0 ? 0 : Math.round(-low / scale);
+    blocks.scales[b] = scale;
+    zeroPoints[b] = Math.min(255, zeroPoint);
+    blocks.error = Math.max(blocks.error, encode(values, at, blocks.codes, scale, zeroPoints[b]!, 255));
+  }
+  return { codes: blocks.codes, scales: blocks.scales, zeroPoints, maxErrorSteps: blocks.error };
+}
+
+/**
+ * 4 bits with a zero point. A range that clips a few outliers often errs less over the whole block, so several
+ * are tried; for the codes of each, the scale of least squared error follows in closed form, and the best wins.
+ */
+export function searched4(values: Float32Array): Requantised {
+  const blocks = emptyBlocks(values.length);
+  const zeroPoints = new Uint8Array(blocks.scales.length);
+  for (let b = 0, at = 0; at < values.length; b++, at += requantisedBlock) {
+    const { scale, zeroPoint } = searchBlock(values, at);
+    blocks.scales[b] = scale;
+    zeroPoints[b] = zeroPoint;
+    blocks.error = Math.max(blocks.error, encode(values, at, blocks.codes, scale, zeroPoint, 15));
+  }
+  return { codes: blocks.codes, scales: blocks.scales, zeroPoints, maxErrorSteps: blocks.error };
+}
+
+/** Shares of the block's range that the search tries. */
+const rangeShares = [1, 0.95, 0.9, 0.85, 0.8, 0.7] as const;
+
+function searchBlock(values: Float32Array, at: number): { scale: number; zeroPoint: number } {
+  const { low, high } = range(values, at);
+  let best = { scale: 0, zeroPoint: 8 };
+  let bestError = Number.POSITIVE_INFINITY;
+  if (high === low) return best;
+  for (const share of rangeShares) {
+    const width = ((high - low) * share) / 15;
+    const zeroPoint = Math.min(15, Math.max(0, Math.round((-low * share) / width)));
+    const scale = bestScale(values, at, width, zeroPoint);
+    const error = squaredError(values, at, scale, zeroPoint);
+    if (error < bestError) {
+      bestError = error;
+      best = { scale, zeroPoint };
+    }
+  }
+  return best;
+}
+
+/** argmin over s of sum (x - s c)^2 with c the codes that `width` gives: sum(x c) / sum(c c). */
+function bestScale(values: Float32Array, at: number, width: number, zeroPoint: number): number {
+  let products = 0;
+  let squares = 0;
+  const inverse = 1 / width;
+  for (let i = at; i < at + requantisedBlock; i++) {
+    const x = values[i]!;
+    const code = Math.min(15, Math.max(0, Math.round(x * inverse) + zeroPoint)) - zeroPoint;
+    products += x * code;
+    squares += code * code;
+  }
+  return Math.fround(squares > 0 && products > 0 ? products / squares : width);
+}
+
+function squaredError(values: Float32Array, at: number, scale: number, zeroPoint: number): number {
+  let sum = 0;
+  const inverse = 1 / scale;
+  for (let i = at; i < at + requantisedBlock; i++) {
+    const x = values[i]!;
+    const code = Math.min(15, Math.max(0, Math.round(x * inverse) + zeroPoint)) - zeroPoint;
+    const error = x - scale * code;
+    sum += error * error;
+  }
+  return sum;
+}
+
+const smallestNormal = 2 ** -126;
+
+/** Writes a block's codes; returns its largest error in steps. */
+function encode(
+  values: Float32Array,
+  at: number,
+  codes: Uint8Array,
+  scale: number,
+  zeroPoint: number,
+  most: number,
+): number {
+  let worst = 0;
+  // Below the normal numbers a step has lost its digits; such a block is as good as zero.
+  const inverse = scale < smallestNormal ? 0 : 1 / scale;
+  for (let i = at; i < at + requantisedBlock; i++) {
+    const steps = values[i]! * inverse;
+    const code = Math.min(most, Math.max(0, Math.round(steps) + zeroPoint));
+    codes[i] = code;
+    worst = Math.max(worst, Math.abs(steps - (code - zeroPoint)));
+  }
+  return worst;
+}
+
+function emptyBlocks(count: number): { codes: Uint8Array; scales: Float32Array; error: number } {
+  return { codes: new Uint8Array(count), scales: new Float32Array(count / requantisedBlock), error: 0 };
+}
+
+/** Smallest and largest value of a block, zero among them. */
+function range(values: Float32Array, at: number): { low: number; high: number } {
+  let low = 0;
+  let high = 0;
+  for (let i = at; i < at + requantisedBlock; i++) {
+    const x = values[i]!;
+    if (x < low) low = x;
+    if (x > high) high = x;
+  }
+  return { low, high };
+}

@@ -1,0 +1,294 @@
+// Tensors of a GGUF file into weights.bin: which container each matrix gets under a weight format, where its
+// arrays lie (4,096-aligned, so that ONNX Runtime can map them), and writing them a few rows at a time, so a
+// vocabulary of 500 MB never stands in memory whole. What a tensor is for is decided by the family file.
+import { closeSync, openSync, writeSync } from "node:fs";
+import { basename } from "node:path";
+import { pocketError } from "../src/errors.ts";
+import { type BlockForm, blockForms, readBlocks } from "./blocks.ts";
+import { dequantise } from "./dequantise.ts";
+import { diskError } from "./disk.ts";
+import { bytesOf, isPlain, type TensorType } from "./ggml.ts";
+import type { Gguf, GgufTensor } from "./gguf.ts";
+import type { TensorRecord, WeightFormat } from "./manifest.ts";
+import type { ExternalTensor } from "./onnx.ts";
+import { affine8, type Requantised, requantisedBlock, searched4, symmetric8 } from "./requantise.ts";
+
+export type StoredTensor = ExternalTensor;
+
+export interface StoredVector {
+  readonly values: StoredTensor;
+}
+
+/** W (rows, columns). "f32": values as they are. "blocks": value = scale * (code - zero point), along a row. */
+export type StoredMatrix =
+  | {
+      readonly encoding: "f32";
+      readonly rows: number;
+      readonly columns: number;
+      readonly values: StoredTensor;
+    }
+  | {
+      readonly encoding: "blocks";
+      readonly rows: number;
+      readonly columns: number;
+      readonly bits: 4 | 8;
+      readonly block: number;
+      /** uint8 [rows, blocks, block * bits / 8]; of two nibbles the low one comes first. */
+      readonly quants: StoredTensor;
+      /** f32 [rows, blocks]. */
+      readonly scales: StoredTensor;
+      /** uint8 [rows, blocks * bits / 8], rounded up; absent: all 2^(bits - 1). */
+      readonly zeroPoints?: StoredTensor;
+    };
+
+/** What a matrix does: those that see the vocabulary stay at 8 bits under every quantised format. */
+export type MatrixRole = "linear" | "vocabulary";
+
+const alignment = 4096;
+/** Values that are converted at once: bounds memory, long enough for the loops to be warm. */
+const chunkValues = 1 << 21;
+
+/** Writes one weights file. Synchronous; a failed write throws DISK_FULL or the system's error. */
+export class WeightsWriter {
+  readonly records: TensorRecord[] = [];
+  private readonly handle: number;
+  private end = 0;
+
+  constructor(
+    private readonly gguf: Gguf,
+    private readonly file: string,
+    private readonly format: WeightFormat,
+  ) {
+    this.handle = openSync(file, "w");
+  }
+
+  get bytes(): number {
+    return this.end;
+  }
+
+  close(): void {
+    closeSync(this.handle);
+  }
+
+  /** A one-dimensional tensor, as f32. */
+  vector(tensor: GgufTensor, interleavedHeads = 0): StoredVector {
+    const bytes = uninterleave(this.gguf.read(tensor, 0, tensor.bytes), interleavedHeads, tensor.dims[0]!);
+    const values = this.finite(tensor, dequantise(tensor.type, bytes, tensor.dims[0]!));
+    const stored = this.reserve(tensor.name, "float32", [tensor.dims[0]!]);
+    this.write(stored, 0, values);
+    this.records.push(record(tensor, "f32", 0, stored.bytes));
+    return { values: stored };
+  }
+
+  /**
+   * A matrix in the container that the format and its role give it. `interleavedHeads`: its rows are those of
+   * so many heads with rotary pairs side by side, to be stored in half layout.
+   */
+  matrix(tensor: GgufTensor, role: MatrixRole, interleavedHeads = 0): StoredMatrix {
+    const container = chooseContainer(tensor.type, this.format, role);
+    const [columns, rows] = [tensor.dims[0]!, tensor.dims[1]!];
+    if (container.kind !== "f32" && columns % container.block !== 0)
+      throw pocketError(
+        "UNSUPPORTED_MODEL",
+        `The rows of '${tensor.name}' have ${columns} values; quantised containers need a multiple of ${container.block}.`,
+      );
+    return container.kind === "f32"
+      ? this.plainMatrix(tensor, rows, columns, interleavedHeads)
+      : this.blockMatrix(tensor, container, { rows, columns, interleavedHeads });
+  }
+
+  private plainMatrix(tensor: GgufTensor, rows: number, columns: number, heads: number): StoredMatrix {
+    const values = this.reserve(tensor.name, "float32", [rows, columns]);
+    for (const chunk of this.rowChunks(tensor, heads))
+      this.write(
+        values,
+        chunk.row * columns * 4,
+        this.finite(tensor, dequantise(tensor.type, chunk.bytes, chunk.values)),
+      );
+    this.records.push(record(tensor, "f32", 0, values.bytes));
+    return { encoding: "f32", rows, columns, values };
+  }
+
+  private blockMatrix(
+    tensor: GgufTensor,
+    container: BlockContainer,
+    shape: { rows: number; columns: number; interleavedHeads: number },
+  ): StoredMatrix {
+    const { rows, columns } = shape;
+    const { bits, block, convert } = container;
+    const perRow = columns / block;
+    const zeroBytes = Math.ceil((perRow * bits) / 8);
+    const { name } = tensor;
+    const quants = this.reserve(`${name}.quants`, "uint8", [rows, perRow, (block * bits) / 8]);
+    const scales = this.reserve(`${name}.scales`, "float32", [rows, perRow]);
+    const zeroPoints = container.zeroPoints
+      ? this.reserve(`${name}.zero_points`, "uint8", [rows, zeroBytes])
+      : undefined;
+    let worst = 0;
+    for (const chunk of this.rowChunks(tensor, shape.interleavedHeads)) {
+      const converted = convert(tensor.type, chunk.bytes, chunk.values);
+      this.finite(tensor, converted.scales);
+      worst = Math.max(worst, converted.maxErrorSteps);
+      this.write(
+        quants,
+        (chunk.row * columns * bits) / 8,
+        bits === 4 ? packNibbles(converted.codes) : converted.codes,
+      );
+      this.write(scales, chunk.row * perRow * 4, converted.scales);
+      if (zeroPoints)
+        this.write(zeroPoints, chunk.row * zeroBytes, packRows(converted.zeroPoints!, perRow, bits));
+    }
+    const bytes = quants.bytes + scales.bytes + (zeroPoints?.bytes ?? 0);
+    this.records.push(record(tensor, container.stored, worst, bytes));
+    const base = { encoding: "blocks", rows, columns, bits, block, quants, scales } as const;
+    return zeroPoints ? { ...base, zeroPoints } : base;
+  }
+
+  /** The tensor's bytes, some rows at a time; a tensor whose rows are reordered comes whole. */
+  private *rowChunks(tensor: GgufTensor, interleavedHeads: number): Generator<RowChunk> {
+    const [columns, rows] = [tensor.dims[0]!, tensor.dims[1]!];
+    const rowBytes = bytesOf(tensor.type, columns);
+    const step = interleavedHeads > 0 ? rows : Math.max(1, Math.floor(chunkValues / columns));
+    for (let row = 0; row < rows; row += step) {
+      const end = Math.min(rows, row + step);
+      const bytes = this.gguf.read(tensor, row * rowBytes, end * rowBytes);
+      yield { row, values: (end - row) * columns, bytes: uninterleave(bytes, interleavedHeads, end - row) };
+    }
+  }
+
+  private reserve(name: string, type: "float32" | "uint8", dims: readonly number[]): StoredTensor {
+    const offset = Math.ceil(this.end / alignment) * alignment;
+    const bytes = dims.reduce((product, size) => product * size, type === "float32" ? 4 : 1);
+    this.end = offset + bytes;
+    return { name, type, dims, offset, bytes };
+  }
+
+  private write(stored: StoredTensor, at: number, array: Uint8Array | Float32Array): void {
+    const bytes = new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
+    try {
+      for (let done = 0; done < bytes.length; )
+        done += writeSync(this.handle, bytes, done, bytes.length - done, stored.offset + at + done);
+    } catch (cause) {
+      throw diskError(cause, this.file);
+    }
+  }
+
+  private finite(tensor: GgufTensor, values: Float32Array): Float32Array {
+    let sum = 0;
+    for (let i = 0; i < values.length; i++) sum += values[i]! * 0;
+    if (sum === 0) return values;
+    throw pocketError(
+      "BAD_GGUF",
+      basename(this.gguf.file),
+      `the tensor '${tensor.name}' holds a number that is not finite`,
+    );
+  }
+}
+
+interface RowChunk {
+  readonly row: number;
+  readonly values: number;
+  readonly bytes: Uint8Array;
+}
+
+interface BlockContainer {
+  readonly kind: "blocks";
+  readonly bits: 4 | 8;
+  readonly block: number;
+  readonly zeroPoints: boolean;
+  /** How the manifest calls it. */
+  readonly stored: string;
+  readonly convert: (type: TensorType, bytes: Uint8Array, count: number) => Requantised;
+}
+
+type Container = { readonly kind: "f32" } | BlockContainer;
+
+function chooseContainer(type: TensorType, format: WeightFormat, role: MatrixRole): Container {
+  if (format === "f32") return { kind: "f32" };
+  if (format === "int4" && role === "linear") return requantised(4, "int4 block 32 zero points", searched4);
+  const form = isPlain(type) ? undefined : blockForms[type];
+  // A wider container of the same block holds the file's own integers, so int8 takes them too.
+  if (form?.centre !== undefined && (format !== "int8" || form.block === requantisedBlock))
+    return kept(form, form.centre, type === "Q4_0" && format === "exact" && role === "linear" ? 4 : 8);
+  if (format === "int8") return requantised(8, "int8 block 32", symmetric8);
+  return requantised(8, "int8 block 32 zero points", affine8);
+}
+
+function requantised(
+  bits: 4 | 8,
+  stored: string,
+  quantise: (values: Float32Array) => Requantised,
+): BlockContainer {
+  return {
+    kind: "blocks",
+    bits,
+    block: requantisedBlock,
+    zeroPoints: quantise !== symmetric8,
+    stored,
+    convert: (type, bytes, count) => quantise(dequantise(type, bytes, count)),
+  };
+}
+
+/** The file's own integers around the container's default zero point. */
+function kept(form: BlockForm, centre: number, bits: 4 | 8): BlockContainer {
+  const shift = 2 ** (bits - 1) - centre;
+  return {
+    kind: "blocks",
+    bits,
+    block: form.block,
+    zeroPoints: false,
+    stored: `int${bits} block ${form.block}`,
+    convert: (type, bytes, count) => {
+      const { codes, scales } = readBlocks(type as keyof typeof blockForms, bytes, count);
+      if (shift !== 0) for (let i = 0; i < codes.length; i++) codes[i] = codes[i]! + shift;
+      return { codes, scales, maxErrorSteps: 0 };
+    },
+  };
+}
+
+/** Rows of a head stand as pairs (0, 0 + half), (1, 1 + half) …; afterwards the first halves come first. */
+function uninterleave(bytes: Uint8Array, heads: number, rows: number): Uint8Array {
+  if (heads === 0) return bytes;
+  const rowBytes = bytes.length / rows;
+  const half = rows / heads / 2;
+  const ordered = new Uint8Array(bytes.length);
+  for (let head = 0; head < heads; head++)
+    for (let side = 0; side < 2; side++)
+      for (let i = 0; i < half; i++) {
+        const from = (head * half * 2 + 2 * i + side) * rowBytes;
+        const to = (head * half * 2 + side * half + i) * rowBytes;
+        ordered.set(bytes.subarray(from, from + rowBytes), to);
+      }
+  return ordered;
+}
+
+function packNibbles(codes: Uint8Array): Uint8Array {
+  const packed = new Uint8Array(codes.length / 2);
+  for (let i = 0; i < packed.length; i++) packed[i] = codes[2 * i]! | (codes[2 * i + 1]! << 4);
+  return packed;
+}
+
+/** Zero points of `perRow` blocks a row; a row of 4-bit ones starts at a whole byte. */
+function packRows(zeroPoints: Uint8Array, perRow: number, bits: 4 | 8): Uint8Array {
+  if (bits === 8) return zeroPoints;
+  const rowBytes = Math.ceil(perRow / 2);
+  const packed = new Uint8Array((zeroPoints.length / perRow) * rowBytes);
+  for (let i = 0; i < zeroPoints.length; i++) {
+    const row = Math.floor(i / perRow);
+    const column = i % perRow;
+    const at = row * rowBytes + (column >> 1);
+    packed[at] = packed[at]! | (zeroPoints[i]! << ((column & 1) * 4));
+  }
+  return packed;
+}
+
+function record(tensor: GgufTensor, stored: string, maxErrorSteps: number, bytes: number): TensorRecord {
+  return {
+    name: tensor.name,
+    source: tensor.type,
+    stored,
+    bitTrue: maxErrorSteps === 0,
+    maxErrorSteps,
+    bytes,
+  };
+}

@@ -1,0 +1,418 @@
+// The attention kernel, once for all instruction sets: an attention_<isa>.cpp defines a vector of floats (and the
+// arithmetic on it) and instantiates attend<Math>. Everything here lies in an unnamed namespace, so that each
+// such file has its own copy and none is merged with one compiled for another machine.
+//
+// Online softmax over blocks of keys (Milakov & Gimelshein 2018, arXiv 1805.02867; as in FlashAttention, arXiv
+// 2205.14135). Per block of up to kBlockTiles tiles of equal delta:
+//
+//   scores  (rows, lanes)    = sum over d of broadcast(q[row][d]) * key tile[d][lane 0..15]     no horizontal sums
+//   weights (rows, lanes)    = 2^(score - maximum), the sums so far rescaled when the maximum rises
+//   sums    (rows, headDim) += sum over lanes of broadcast(weight[row][lane]) * value tile[lane][d 0..15]
+//
+// Slots that belong to no cell of the job may hold anything: their scores are replaced, their values zeroed.
+//
+// Math gives:  Vector     kWidth floats: load, store, set, fma, add, sub, mul, max, select, exp2, halfs, bytes, …
+//              Word       four bytes of a tile as the products read them: a float, or a pair of bf16
+//              kPair      elements in a Word
+//              kRows      query rows in a micro-kernel     kVectors   accumulators per row in it
+#pragma once
+
+#include <cfloat>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "attention_job.h"
+
+namespace pocket {
+namespace {
+
+// Bit l is set when lane l holds a cell that a query at `index` may see.
+inline uint32_t visibleLanes(const Segment& segment, int index) {
+  int end = segment.begin + (index - segment.index) + 1;
+  if (end > segment.end) end = segment.end;
+  return end <= segment.begin ? 0u : (1u << end) - (1u << segment.begin);
+}
+
+// 2^f for |f| <= 1/2 by a polynomial of degree 5, minimax in relative error (1e-7 in exact arithmetic) among
+// those that are exactly 1 at 0, so that a row which sees one key gets exactly its value.
+template <class V>
+typename V::Floats exp2Polynomial(typename V::Floats f) {
+  typename V::Floats p = V::set(0.0013264728f);
+  p = V::fma(p, f, V::set(0.009671513f));
+  p = V::fma(p, f, V::set(0.055507336f));
+  p = V::fma(p, f, V::set(0.24022242f));
+  p = V::fma(p, f, V::set(0.693147f));
+  return V::fma(p, f, V::set(1.0f));
+}
+
+// ---- micro-kernels: kRows x kVectors accumulators in registers ----
+
+// scores[row][tile][lane] for Rows rows and Tiles tiles. `q` (rows, steps) words, `scores` (rows, kBlockLanes).
+template <class Math, int Rows, int Tiles>
+void scoreTiles(const typename Math::Word* q, int steps, const typename Math::Word* const* tiles, float* scores) {
+  using V = typename Math::Vector;
+  constexpr int kPerTile = kTile / V::kWidth;
+  typename V::Floats sum[Rows][Tiles * kPerTile];
+#pragma GCC unroll 16
+  for (int r = 0; r < Rows; r++)
+#pragma GCC unroll 16
+    for (int v = 0; v < Tiles * kPerTile; v++) sum[r][v] = V::zero();
+  const typename Math::Word* tile[Tiles];
+#pragma GCC unroll 16
+  for (int t = 0; t < Tiles; t++) tile[t] = tiles[t];
+  for (int s = 0; s < steps; s++) {
+    typename Math::Words key[Tiles * kPerTile];
+#pragma GCC unroll 16
+    for (int v = 0; v < Tiles * kPerTile; v++)
+      key[v] = Math::loadWords(tile[v / kPerTile] + s * kTile + v % kPerTile * V::kWidth);
+#pragma GCC unroll 16
+    for (int r = 0; r < Rows; r++) {
+      const typename Math::Words query = Math::setWords(q[static_cast<int64_t>(r) * steps + s]);
+#pragma GCC unroll 16
+      for (int v = 0; v < Tiles * kPerTile; v++) sum[r][v] = Math::dot(query, key[v], sum[r][v]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < Rows; r++)
+#pragma GCC unroll 16
+    for (int v = 0; v < Tiles * kPerTile; v++) V::store(scores + r * kBlockLanes + v * V::kWidth, sum[r][v]);
+}
+
+// sums[row][0 .. Vectors * kWidth) += weights x values over `tileCount` tiles. `weights` (rows, kBlockLanes) words
+// in rows of kBlockLanes floats; `sums` (rows, headDim) and the tiles at the first column wanted.
+template <class Math, int Rows, int Vectors>
+void addValues(const float* weights, const typename Math::Word* const* tiles, int tileCount, int headDim, int column,
+               float* sums) {
+  using V = typename Math::Vector;
+  constexpr int kSteps = kTile / Math::kPair;
+  typename V::Floats sum[Rows][Vectors];
+#pragma GCC unroll 16
+  for (int r = 0; r < Rows; r++)
+#pragma GCC unroll 16
+    for (int v = 0; v < Vectors; v++) sum[r][v] = V::load(sums + static_cast<int64_t>(r) * headDim + v * V::kWidth);
+  for (int t = 0; t < tileCount; t++) {
+    const typename Math::Word* value = tiles[t] + column;
+    const float* weight = weights + t * kSteps;
+    for (int s = 0; s < kSteps; s++) {
+      typename Math::Words row[Vectors];
+#pragma GCC unroll 16
+      for (int v = 0; v < Vectors; v++)
+        row[v] = Math::loadWords(value + static_cast<int64_t>(s) * headDim + v * V::kWidth);
+#pragma GCC unroll 16
+      for (int r = 0; r < Rows; r++) {
+        const typename Math::Words w = Math::setWeight(weight + r * kBlockLanes + s);
+#pragma GCC unroll 16
+        for (int v = 0; v < Vectors; v++) sum[r][v] = Math::dot(w, row[v], sum[r][v]);
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < Rows; r++)
+#pragma GCC unroll 16
+    for (int v = 0; v < Vectors; v++) V::store(sums + static_cast<int64_t>(r) * headDim + v * V::kWidth, sum[r][v]);
+}
+
+// ---- choosing a micro-kernel by row count and width, which are known only at run time ----
+
+template <class Math, int Tiles, int Rows = Math::kRows>
+void scoreRows(int rows, const typename Math::Word* q, int steps, const typename Math::Word* const* tiles,
+               float* scores) {
+  if (rows == Rows) return scoreTiles<Math, Rows, Tiles>(q, steps, tiles, scores);
+  if constexpr (Rows > 1) scoreRows<Math, Tiles, Rows - 1>(rows, q, steps, tiles, scores);
+}
+
+template <class Math, int Tiles = Math::kVectors * Math::Vector::kWidth / kTile>
+void scoreBlock(int rows, int tileCount, const typename Math::Word* q, int steps,
+                const typename Math::Word* const* tiles, float* scores) {
+  if (tileCount == Tiles) return scoreRows<Math, Tiles>(rows, q, steps, tiles, scores);
+  if constexpr (Tiles > 1) scoreBlock<Math, Tiles - 1>(rows, tileCount, q, steps, tiles, scores);
+}
+
+template <class Math, int Vectors, int Rows = Math::kRows>
+void addRows(int rows, const float* weights, const typename Math::Word* const* tiles, int tileCount, int headDim,
+             int column, float* sums) {
+  if (rows == Rows) return addValues<Math, Rows, Vectors>(weights, tiles, tileCount, headDim, column, sums);
+  if constexpr (Rows > 1) addRows<Math, Vectors, Rows - 1>(rows, weights, tiles, tileCount, headDim, column, sums);
+}
+
+template <class Math, int Vectors = Math::kVectors>
+void addColumns(int rows, int vectors, const float* weights, const typename Math::Word* const* tiles, int tileCount,
+                int headDim, int column, float* sums) {
+  if (vectors == Vectors) return addRows<Math, Vectors>(rows, weights, tiles, tileCount, headDim, column, sums);
+  if constexpr (Vectors > 1)
+    addColumns<Math, Vectors - 1>(rows, vectors, weights, tiles, tileCount, headDim, column, sums);
+}
+
+// Cuts rows into groups of nearly equal size, at most kRows: 7 becomes 4 + 3 and not 6 + 1.
+struct RowGroups {
+  int count, size, larger;
+  RowGroups(int rows, int most) : count((rows + most - 1) / most), size(rows / count), larger(rows % count) {}
+  int rows(int group) const { return size + (group < larger ? 1 : 0); }
+};
+
+// ---- tiles as words ----
+
+// Both functions return the tile in the store itself where the products can read it as it lies, else `buffer`.
+template <class Math>
+const typename Math::Word* keyTile(const AttendJob& job, int64_t tile, typename Math::Word* buffer) {
+  using V = typename Math::Vector;
+  using Word = typename Math::Word;
+  const int64_t first = tile * kTile * job.headDim;
+  if constexpr (Math::kPair == 2) {
+    return static_cast<const Word*>(job.keys) + first / 2;
+  } else {
+    if (job.type == KvType::kF32) return static_cast<const float*>(job.keys) + first;
+    if (job.type == KvType::kBf16) {
+      const uint32_t* pairs = static_cast<const uint32_t*>(job.keys) + first / 2;
+      for (int d = 0; d < job.headDim; d += 2)
+        for (int l = 0; l < kTile; l += V::kWidth) {
+          V::store(buffer + d * kTile + l, V::lowBf16(pairs + d / 2 * kTile + l));
+          V::store(buffer + (d + 1) * kTile + l, V::highBf16(pairs + d / 2 * kTile + l));
+        }
+    } else if (job.type == KvType::kF16) {
+      const uint16_t* halfs = static_cast<const uint16_t*>(job.keys) + first;
+      for (int i = 0; i < job.headDim * kTile; i += V::kWidth) V::store(buffer + i, V::halfs(halfs + i));
+    } else {
+      const int8_t* bytes = static_cast<const int8_t*>(job.keys) + first;
+      for (int l = 0; l < kTile; l += V::kWidth) {
+        const typename V::Floats scale = V::load(job.keyScales + tile * kTile + l);
+        for (int d = 0; d < job.headDim; d++)
+          V::store(buffer + d * kTile + l, V::mul(V::bytes(bytes + d * kTile + l), scale));
+      }
+    }
+    return buffer;
+  }
+}
+
+// Rows of lanes outside [begin, end) are zero: their weights are zero, but zero times NaN is not.
+template <class Math>
+const typename Math::Word* valueTile(const AttendJob& job, const Segment& segment, typename Math::Word* buffer) {
+  using V = typename Math::Vector;
+  using Word = typename Math::Word;
+  const int64_t first = segment.tile * kTile * job.headDim;
+  const bool whole = segment.begin == 0 && segment.end == kTile;
+  if constexpr (Math::kPair == 2) {
+    const Word* pairs = static_cast<const Word*>(job.values) + first / 2;
+    if (whole) return pairs;
+    for (int j = 0; j < kTile; j += 2) {
+      const Word low = segment.begin <= j && j < segment.end ? 0x0000ffffu : 0u;
+      const Word high = segment.begin <= j + 1 && j + 1 < segment.end ? 0xffff0000u : 0u;
+      for (int d = 0; d < job.headDim; d++)
+        buffer[j / 2 * job.headDim + d] = pairs[j / 2 * job.headDim + d] & (low | high);
+    }
+    return buffer;
+  } else {
+    if (job.type == KvType::kF32 && whole) return static_cast<const float*>(job.values) + first;
+    if (!whole) std::memset(buffer, 0, sizeof(float) * kTile * job.headDim);
+    for (int j = segment.begin; j < segment.end; j++) {
+      float* row = buffer + j * job.headDim;
+      const int64_t at = first + static_cast<int64_t>(j) * job.headDim;
+      if (job.type == KvType::kF32) {
+        std::memcpy(row, static_cast<const float*>(job.values) + at, sizeof(float) * job.headDim);
+      } else if (job.type == KvType::kF16) {
+        const uint16_t* halfs = static_cast<const uint16_t*>(job.values) + at;
+        for (int d = 0; d < job.headDim; d += V::kWidth) V::store(row + d, V::halfs(halfs + d));
+      } else if (job.type == KvType::kBf16) {
+        const uint32_t* pairs = static_cast<const uint32_t*>(job.values) + (first + j / 2 * 2 * job.headDim) / 2;
+        for (int d = 0; d < job.headDim; d += V::kWidth)
+          V::store(row + d, j % 2 == 0 ? V::lowBf16(pairs + d) : V::highBf16(pairs + d));
+      } else {
+        const int8_t* bytes = static_cast<const int8_t*>(job.values) + at;
+        const typename V::Floats scale = V::set(job.valueScales[segment.tile * kTile + j]);
+        for (int d = 0; d < job.headDim; d += V::kWidth) V::store(row + d, V::mul(V::bytes(bytes + d), scale));
+      }
+    }
+    return buffer;
+  }
+}
+
+// ---- one job ----
+
+template <class Math>
+struct Attend {
+  using V = typename Math::Vector;
+  using Word = typename Math::Word;
+  static constexpr int kScoreTiles = Math::kVectors * V::kWidth / kTile;  // in one micro-kernel
+  static constexpr int kFewTiles = 4;  // of 64 dimensions in f32, 16 KiB
+  static constexpr int kValueTiles = 8;  // in one pass over the rows
+  static_assert(kScoreTiles >= 1 && kTile % V::kWidth == 0, "a micro-kernel covers whole tiles");
+
+  const AttendJob& job;
+  int rows;
+  Word* q;  // (rows, headDim / kPair), rotated for the delta at hand, scaled
+  float* scores;  // (rows, kBlockLanes), turned to weights in place
+  Word* tiles;  // (kBlockTiles, kTile * headDim / kPair)
+  float* sums;  // (rows, headDim)
+  float* maxima;  // (rows)
+  float* weights;  // (rows), the sums of the weights
+
+  explicit Attend(const AttendJob& work) : job(work), rows(work.tokenCount * work.group) {
+    float* next = work.scratch;
+    q = reinterpret_cast<Word*>(next);
+    scores = next += rows * job.headDim;
+    tiles = reinterpret_cast<Word*>(next += rows * kBlockLanes);
+    sums = next += kBlockTiles * kTile * job.headDim;
+    maxima = next += rows * job.headDim;
+    weights = next + (rows + 15) / 16 * 16;
+  }
+
+  void run() {
+    std::memset(sums, 0, sizeof(float) * rows * job.headDim);
+    for (int r = 0; r < rows; r++) {
+      maxima[r] = -FLT_MAX;  // and not minus infinity: a difference of two of these must be a number
+      weights[r] = 0;
+    }
+    const int last = job.tokens[job.tokenCount - 1].index;
+    // Few rows: blocks that stay in the first-level cache. Many: fewer steps of the softmax.
+    const int blockTiles = rows <= 2 * Math::kRows ? kFewTiles : kBlockTiles;
+    int token = 0;
+    for (int s = 0, end = 0; s < job.segmentCount && job.segments[s].index <= last; s = end) {
+      const Segment& first = job.segments[s];
+      for (end = s + 1; end < job.segmentCount && end - s < blockTiles; end++)
+        if (job.segments[end].delta != first.delta || job.segments[end].index > last) break;
+      while (job.tokens[token].index < first.index) token++;  // these see none of it, nor of what follows
+      if (s == 0 || first.delta != job.segments[s - 1].delta) rotate(token, first.delta);
+      block(token * job.group, s, end);
+    }
+    finish();
+  }
+
+  // Tokens [token, tokenCount) turned for index - delta; those before are not looked at any more.
+  void rotate(int token, int delta) {
+    const int half = job.headDim / 2;
+    float* turned = scores;  // free between blocks; a row of it holds a head
+    for (; token < job.tokenCount; token++) {
+      const float* cosines = job.rope + static_cast<int64_t>(job.tokens[token].index - delta) * job.headDim;
+      const float* sines = cosines + half;
+      for (int h = 0; h < job.group; h++) {
+        const float* from = job.q + (static_cast<int64_t>(token) * job.heads + h) * job.headDim;
+        for (int d = 0; d < half; d++) {
+          turned[d] = (from[d] * cosines[d] - from[half + d] * sines[d]) * job.scoreScale;
+          turned[half + d] = (from[half + d] * cosines[d] + from[d] * sines[d]) * job.scoreScale;
+        }
+        Math::pack(turned, job.headDim, q + static_cast<int64_t>(token * job.group + h) * steps());
+      }
+    }
+  }
+
+  // Rows [row, rows) over segments [start, end).
+  void block(int row, int start, int end) {
+    const int tileCount = end - start;
+    const RowGroups groups(rows - row, Math::kRows);
+    const Word* found[kBlockTiles];
+    for (int t = 0; t < tileCount; t += kScoreTiles) {
+      const int count = tileCount - t < kScoreTiles ? tileCount - t : kScoreTiles;
+      for (int i = 0; i < count; i++)
+        found[i] = keyTile<Math>(job, job.segments[start + t + i].tile, tiles + i * tileWords());
+      for (int g = 0, r = row; g < groups.count; r += groups.rows(g++))
+        scoreBlock<Math>(groups.rows(g), count, q + static_cast<int64_t>(r) * steps(), steps(), found,
+                         scores + r * kBlockLanes + t * kTile);
+    }
+    const int lastCell = job.segments[end - 1].index + (job.segments[end - 1].end - job.segments[end - 1].begin) - 1;
+    const bool whole = lastCell - job.segments[start].index + 1 == tileCount * kTile;
+    for (int r = row; r < rows; r++) weigh(r, start, tileCount, whole, lastCell);
+    constexpr int kColumns = Math::kVectors * V::kWidth;
+    for (int t = 0; t < tileCount; t += kValueTiles) {
+      const int count = tileCount - t < kValueTiles ? tileCount - t : kValueTiles;
+      for (int i = 0; i < count; i++)
+        found[i] = valueTile<Math>(job, job.segments[start + t + i], tiles + i * tileWords());
+      for (int column = 0; column < job.headDim; column += kColumns) {
+        const int left = (job.headDim - column) / V::kWidth;
+        for (int g = 0, r = row; g < groups.count; r += groups.rows(g++))
+          addColumns<Math>(groups.rows(g), left < Math::kVectors ? left : Math::kVectors,
+                           scores + r * kBlockLanes + t * (kTile / Math::kPair), found, count, job.headDim, column,
+                           sums + static_cast<int64_t>(r) * job.headDim + column);
+      }
+    }
+  }
+
+  // Turns the scores of a row into weights, relative to the largest score the row has met. `whole`: each lane of
+  // the block holds a cell, up to index `lastCell`.
+  void weigh(int row, int start, int tileCount, bool whole, int lastCell) {
+    float* score = scores + row * kBlockLanes;
+    const int index = job.tokens[row / job.group].index;
+    if (!whole || index < lastCell) hide(score, start, tileCount, index);
+    const float blockMaximum = largest(score, tileCount * kTile);
+    const float maximum = blockMaximum > maxima[row] ? blockMaximum : maxima[row];
+    const typename V::Floats shift = V::set(maximum);
+    typename V::Floats sum = V::zero();
+#pragma GCC unroll 2  // the polynomial is one long chain
+    for (int i = 0; i < tileCount * kTile; i += V::kWidth) {
+      const typename V::Floats weight = V::exp2(V::sub(V::load(score + i), shift));
+      sum = V::add(sum, weight);
+      Math::storeWeights(score + i / Math::kPair, weight);
+    }
+    if (maximum > maxima[row]) {
+      const typename V::Floats factor = V::exp2(V::set(maxima[row] - maximum));
+      float* rowSums = sums + static_cast<int64_t>(row) * job.headDim;
+      for (int d = 0; d < job.headDim; d += V::kWidth) V::store(rowSums + d, V::mul(V::load(rowSums + d), factor));
+      weights[row] *= V::first(factor);
+      maxima[row] = maximum;
+    }
+    weights[row] += V::total(sum);
+  }
+
+  // Replaces the scores of lanes that a query at `index` may not see.
+  void hide(float* score, int start, int tileCount, int index) {
+    for (int t = 0; t < tileCount; t++) {
+      const uint32_t visible = visibleLanes(job.segments[start + t], index);
+      if (visible == 0xffffu) continue;
+      for (int l = 0; l < kTile; l += V::kWidth) {
+        float* at = score + t * kTile + l;
+        V::store(at, V::select(visible >> l, V::load(at), V::set(-INFINITY)));
+      }
+    }
+  }
+
+  // Two chains, because one would wait for itself. `count` is a multiple of kTile.
+  static float largest(const float* score, int count) {
+    typename V::Floats even = V::set(-FLT_MAX), odd = even;
+    int i = 0;
+    for (; i + 2 * V::kWidth <= count; i += 2 * V::kWidth) {
+      even = V::max(even, V::load(score + i));
+      odd = V::max(odd, V::load(score + i + V::kWidth));
+    }
+    if (i < count) even = V::max(even, V::load(score + i));
+    return V::largest(V::max(even, odd));
+  }
+
+  void finish() {
+    if (job.partial != nullptr) {
+      float* to = job.partial;
+      std::memcpy(to, sums, sizeof(float) * rows * job.headDim);
+      std::memcpy(to += rows * job.headDim, maxima, sizeof(float) * rows);
+      std::memcpy(to + rows, weights, sizeof(float) * rows);
+      return;
+    }
+    for (int r = 0; r < rows; r++) {
+      float* to = job.out + (static_cast<int64_t>(r / job.group) * job.heads + r % job.group) * job.headDim;
+      const typename V::Floats inverse = V::set(1.0f / weights[r]);
+      const float* from = sums + static_cast<int64_t>(r) * job.headDim;
+      for (int d = 0; d < job.headDim; d += V::kWidth) V::store(to + d, V::mul(V::load(from + d), inverse));
+    }
+  }
+
+  int steps() const { return job.headDim / Math::kPair; }
+  int tileWords() const { return kTile * job.headDim / Math::kPair; }
+};
+
+// The products in f32; Word is a float.
+template <class VectorType>
+struct FloatMath {
+  using Vector = VectorType;
+  using Word = float;
+  using Words = typename Vector::Floats;
+  static constexpr int kPair = 1;
+  static constexpr int kRows = Vector::kRows;
+  static constexpr int kVectors = Vector::kVectors;
+  static Words loadWords(const Word* from) { return Vector::load(from); }
+  static Words setWords(Word word) { return Vector::set(word); }
+  static Words setWeight(const float* weight) { return Vector::set(*weight); }
+  static typename Vector::Floats dot(Words a, Words b, typename Vector::Floats sum) { return Vector::fma(a, b, sum); }
+  static void pack(const float* from, int count, Word* to) { std::memcpy(to, from, sizeof(float) * count); }
+  static void storeWeights(float* to, typename Vector::Floats weights) { Vector::store(to, weights); }
+};
+
+}  // namespace
+}  // namespace pocket

@@ -1,0 +1,225 @@
+// The store's memory and the conversion of one slot to and from it. The layouts are drawn in kv_store.h.
+#include "kv_store.h"
+
+#include <sys/mman.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "error.h"
+
+namespace pocket {
+namespace {
+
+constexpr size_t kHugePage = size_t{2} << 20;
+// A huge page becomes resident whole, and a small pool has many sides of less than one.
+constexpr size_t kHugeFrom = 16 * kHugePage;
+
+uint32_t bitsOf(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+
+float floatOf(uint32_t bits) {
+  float x;
+  std::memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+// Beyond 65,504 becomes infinity; not-a-number stays one.
+uint16_t halfOf(float x) {
+  const uint32_t bits = bitsOf(x);
+  const uint32_t sign = bits >> 16 & 0x8000u;
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u);
+  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);
+  // Below the smallest normal half: let one addition do the rounding, at a fixed exponent.
+  if (magnitude < 0x38800000u) return static_cast<uint16_t>(sign | (bitsOf(floatOf(magnitude) + 0.5f) - 0x3f000000u));
+  const uint32_t odd = magnitude >> 13 & 1u;
+  return static_cast<uint16_t>(sign | ((magnitude + 0xfffu + odd - 0x38000000u) >> 13));
+}
+
+float ofHalf(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
+  const uint32_t magnitude = static_cast<uint32_t>(half & 0x7fffu) << 13;
+  if (magnitude >= 0x0f800000u) return floatOf(sign | magnitude | 0x7f800000u);
+  return floatOf(sign | bitsOf(floatOf(magnitude) * 0x1p112f));
+}
+
+uint16_t bf16Of(float x) {
+  const uint32_t bits = bitsOf(x);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>(bits >> 16 | 0x40u);
+  return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+float ofBf16(uint16_t bf16) { return floatOf(static_cast<uint32_t>(bf16) << 16); }
+
+// Where the elements of one slot and kv head stand, in elements from the layer's start of a side.
+struct SlotLayout {
+  int64_t tile;  // first element of the slot's tile
+  int lane;
+  int pair;
+  int headDim;
+
+  SlotLayout(const KvShape& shape, int kvHead, int64_t slot)
+      : tile((kvHead * shape.tiles() + slot / kTile) * shape.tileElements()),
+        lane(static_cast<int>(slot % kTile)),
+        pair(shape.type == KvType::kBf16 ? 2 : 1),
+        headDim(shape.headDim) {}
+  int64_t key(int d) const { return tile + (d / pair * kTile + lane) * pair + d % pair; }
+  int64_t value(int d) const { return tile + (lane / pair * headDim + d) * pair + lane % pair; }
+};
+
+int64_t scaleAt(const KvShape& shape, int kvHead, int64_t slot) { return kvHead * shape.slots + slot; }
+
+// Returns the step of a symmetric 8-bit grid that just reaches the largest magnitude.
+float stepOf(const float* from, int count) {
+  float largest = 0;
+  for (int i = 0; i < count; i++) largest = std::fabs(from[i]) > largest ? std::fabs(from[i]) : largest;
+  return largest / 127.0f;
+}
+
+int8_t byteOf(float x, float inverse) {
+  const float scaled = x * inverse;
+  if (!(scaled > -127.0f)) return -127;  // not-a-number as well: a byte cannot hold it
+  return static_cast<int8_t>(scaled < 127.0f ? std::nearbyintf(scaled) : 127.0f);
+}
+
+template <class Element, class Convert>
+void scatter(const SlotLayout& at, const KvLayer& layer, const float* key, const float* value, Convert convert) {
+  Element* keys = static_cast<Element*>(layer.keys);
+  Element* values = static_cast<Element*>(layer.values);
+  for (int d = 0; d < at.headDim; d++) keys[at.key(d)] = convert(key[d]);
+  for (int d = 0; d < at.headDim; d++) values[at.value(d)] = convert(value[d]);
+}
+
+template <class Element, class Convert>
+void gather(const SlotLayout& at, const KvLayer& layer, float* key, float* value, Convert convert) {
+  const Element* keys = static_cast<const Element*>(layer.keys);
+  const Element* values = static_cast<const Element*>(layer.values);
+  for (int d = 0; d < at.headDim; d++) key[d] = convert(keys[at.key(d)]);
+  for (int d = 0; d < at.headDim; d++) value[d] = convert(values[at.value(d)]);
+}
+
+void scatterBytes(const KvShape& shape, const KvLayer& layer, int kvHead, int64_t slot, const float* key,
+                  const float* value) {
+  const SlotLayout at(shape, kvHead, slot);
+  const float keyStep = stepOf(key, shape.headDim), valueStep = stepOf(value, shape.headDim);
+  const float keyInverse = keyStep > 0 ? 1.0f / keyStep : 0.0f, valueInverse = valueStep > 0 ? 1.0f / valueStep : 0.0f;
+  int8_t* keys = static_cast<int8_t*>(layer.keys);
+  int8_t* values = static_cast<int8_t*>(layer.values);
+  for (int d = 0; d < shape.headDim; d++) keys[at.key(d)] = byteOf(key[d], keyInverse);
+  for (int d = 0; d < shape.headDim; d++) values[at.value(d)] = byteOf(value[d], valueInverse);
+  layer.keyScales[scaleAt(shape, kvHead, slot)] = keyStep;
+  layer.valueScales[scaleAt(shape, kvHead, slot)] = valueStep;
+}
+
+}  // namespace
+
+size_t bytesPerElement(KvType type) {
+  switch (type) {
+    case KvType::kF32: return 4;
+    case KvType::kF16: return 2;
+    case KvType::kBf16: return 2;
+    case KvType::kInt8: return 1;
+  }
+  return 0;
+}
+
+const char* name(KvType type) {
+  switch (type) {
+    case KvType::kF32: return "f32";
+    case KvType::kF16: return "f16";
+    case KvType::kBf16: return "bf16";
+    case KvType::kInt8: return "int8";
+  }
+  return "unknown";
+}
+
+void writeSlot(const KvShape& shape, const KvLayer& layer, int kvHead, int64_t slot, const float* key,
+               const float* value) {
+  const SlotLayout at(shape, kvHead, slot);
+  switch (shape.type) {
+    case KvType::kF32: return scatter<float>(at, layer, key, value, [](float x) { return x; });
+    case KvType::kF16: return scatter<uint16_t>(at, layer, key, value, halfOf);
+    case KvType::kBf16: return scatter<uint16_t>(at, layer, key, value, bf16Of);
+    case KvType::kInt8: return scatterBytes(shape, layer, kvHead, slot, key, value);
+  }
+}
+
+void readSlot(const KvShape& shape, const KvLayer& layer, int kvHead, int64_t slot, float* key, float* value) {
+  const SlotLayout at(shape, kvHead, slot);
+  switch (shape.type) {
+    case KvType::kF32: return gather<float>(at, layer, key, value, [](float x) { return x; });
+    case KvType::kF16: return gather<uint16_t>(at, layer, key, value, ofHalf);
+    case KvType::kBf16: return gather<uint16_t>(at, layer, key, value, ofBf16);
+    case KvType::kInt8: break;
+  }
+  gather<int8_t>(at, layer, key, value, [](int8_t x) { return static_cast<float>(x); });
+  for (int d = 0; d < shape.headDim; d++) {
+    key[d] *= layer.keyScales[scaleAt(shape, kvHead, slot)];
+    value[d] *= layer.valueScales[scaleAt(shape, kvHead, slot)];
+  }
+}
+
+// The whole mapping: keys of all layers, values of all layers, then the scales of each.
+KvStore::KvStore(const KvShape& shape) : shape_(shape) {
+  if (shape.layers < 1 || shape.kvHeads < 1 || shape.headDim < 16 || shape.headDim % 16 != 0 || shape.slots < kTile ||
+      shape.slots % kTile != 0)
+    throw error("BAD_ARGUMENT", "a store of %d layers, %d kv heads of %d, %lld slots: heads and slots come in 16s",
+                shape.layers, shape.kvHeads, shape.headDim, static_cast<long long>(shape.slots));
+  size_t elements = 0, perSide = 0;
+  const size_t lanes = static_cast<size_t>(shape.layers) * shape.kvHeads;
+  if (__builtin_mul_overflow(lanes, static_cast<size_t>(shape.slots), &elements) ||
+      __builtin_mul_overflow(elements, shape.headDim * bytesPerElement(shape.type) + sizeof(float), &perSide) ||
+      __builtin_mul_overflow(perSide, size_t{2}, &bytes_))
+    throw error("OUT_OF_MEMORY", "more bytes than there are addresses could not be had for %lld slots of keys and values.",
+                static_cast<long long>(shape.slots));
+  if (shape.type != KvType::kInt8) bytes_ -= 2 * elements * sizeof(float);
+  // NORESERVE: the pool may be larger than what is ever used, and only written pages count.
+  void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) throw error("OUT_OF_MEMORY", "%zu bytes could not be had for keys and values.", bytes_);
+  memory_ = static_cast<uint8_t*>(memory);
+#ifdef MADV_HUGEPAGE
+  // Advice only: a kernel without huge pages serves small ones.
+  const size_t side = static_cast<size_t>(shape.slots) * shape.headDim * bytesPerElement(shape.type);
+  if (side >= kHugeFrom) madvise(memory_, bytes_, MADV_HUGEPAGE);
+#endif
+}
+
+KvStore::~KvStore() {
+  if (memory_ != nullptr) munmap(memory_, bytes_);
+}
+
+KvLayer KvStore::layer(int index) const {
+  const size_t layerElements = static_cast<size_t>(shape_.kvHeads) * shape_.slots * shape_.headDim;
+  const size_t layerBytes = layerElements * bytesPerElement(shape_.type);
+  const size_t sideBytes = layerBytes * shape_.layers;
+  KvLayer layer;
+  layer.keys = memory_ + index * layerBytes;
+  layer.values = memory_ + sideBytes + index * layerBytes;
+  if (shape_.type == KvType::kInt8) {
+    const size_t layerScales = static_cast<size_t>(shape_.kvHeads) * shape_.slots;
+    float* scales = reinterpret_cast<float*>(memory_ + 2 * sideBytes);
+    layer.keyScales = scales + index * layerScales;
+    layer.valueScales = scales + (shape_.layers + index) * layerScales;
+  }
+  return layer;
+}
+
+std::vector<float> KvStore::read(int index, const std::vector<int32_t>& slots, bool keys) const {
+  const KvLayer view = layer(index);
+  const size_t headDim = static_cast<size_t>(shape_.headDim);
+  std::vector<float> out(slots.size() * static_cast<size_t>(shape_.kvHeads) * headDim);
+  std::vector<float> unwanted(headDim);
+  float* to = out.data();
+  for (const int32_t slot : slots) {
+    for (int kvHead = 0; kvHead < shape_.kvHeads; kvHead++, to += headDim) {
+      readSlot(shape_, view, kvHead, slot, keys ? to : unwanted.data(), keys ? unwanted.data() : to);
+    }
+  }
+  return out;
+}
+
+}  // namespace pocket

@@ -1,0 +1,34 @@
+// Where this package lies, whether it runs from src/ or from dist/, and where the library of ONNX Runtime is
+// inside the npm package that brings it.
+import { existsSync, readdirSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { pocketError } from "../errors.ts";
+
+/** The nearest folder upwards that has CMakeLists.txt beside package.json. */
+export function packageRoot(): string {
+  let folder = dirname(fileURLToPath(import.meta.url));
+  while (!existsSync(join(folder, "CMakeLists.txt")) && folder !== dirname(folder)) folder = dirname(folder);
+  return folder;
+}
+
+/** Throws RUNTIME_MISSING when the package has no library for this platform. */
+export function runtimeLibrary(root: string): string {
+  const binaries = join(root, "node_modules", "onnxruntime-node", "bin");
+  const platform = join(process.platform, process.arch);
+  const folders = existsSync(binaries)
+    ? readdirSync(binaries).map((abi) => join(binaries, abi, platform))
+    : [];
+  const found = folders
+    .filter((folder) => existsSync(folder))
+    .flatMap((folder) => readdirSync(folder).map((name) => join(folder, name)))
+    .find((path) => /[/\\](lib)?onnxruntime[^/\\]*\.(so\.\d+|dylib|dll)$/.test(path));
+  if (found === undefined) {
+    throw pocketError(
+      "RUNTIME_MISSING",
+      binaries,
+      `there is no library for ${process.platform} ${process.arch}`,
+    );
+  }
+  return found;
+}

@@ -1,0 +1,70 @@
+// pocket serve: opens the model, listens, prints a line to try, and closes in reverse order on a signal.
+import { existsSync } from "node:fs";
+import type { AddressInfo } from "node:net";
+import { join } from "node:path";
+import { manifestFile } from "../../models/manifest.ts";
+import type { Config } from "../config.ts";
+import { buildServer } from "../server/app.ts";
+import type { ServerOptions } from "../server/backend.ts";
+import { folderOf } from "./import.ts";
+import { checkPort, closeOnSignal, listenError } from "./listen.ts";
+import { openLocalModel } from "./local-model.ts";
+import { pull } from "./pull.ts";
+
+/** Resolves once it listens; the process then lives until a signal. */
+export async function serve(config: Config, options: { readonly pull: boolean }): Promise<void> {
+  const host = config.text("host");
+  const port = config.number("port");
+  const id = config.text("model");
+  const folder = folderOf(id, config);
+  await checkPort(host, port);
+  if (options.pull && !existsSync(join(folder, manifestFile))) await pull(id, config);
+
+  const startedAt = Date.now();
+  const model = await openLocalModel(folder, config);
+  const app = buildServer(model.backend, serverOptions(config));
+  try {
+    await app.listen({ host, port });
+  } catch (cause) {
+    await model.close();
+    throw listenError(cause, host, port);
+  }
+  closeOnSignal(async () => {
+    await app.close();
+    await model.close();
+  });
+  announce(app.server.address() as AddressInfo, config, model.manifest.id, Date.now() - startedAt);
+}
+
+function serverOptions(config: Config): ServerOptions {
+  const apiKey = config.optional("server.api_key");
+  return {
+    activeRequests: config.number("server.active"),
+    queuedRequests: config.number("server.queue"),
+    bodyBytes: config.number("server.body_limit"),
+    ...(apiKey !== undefined && { apiKey }),
+    allowedHosts: config.texts("server.allowed_hosts"),
+    keepAliveMs: config.number("server.keep_alive") * 1000,
+    logLevel: config.text("log"),
+  };
+}
+
+function announce({ address, family, port }: AddressInfo, config: Config, id: string, ms: number): void {
+  const isOpen = address === "0.0.0.0" || address === "::";
+  const name = isOpen ? "127.0.0.1" : family === "IPv6" ? `[${address}]` : address;
+  const isKeyed = config.optional("server.api_key") !== undefined;
+  const lines = [
+    `listening on http://${name}:${port} (${id}, ready in ${(ms / 1000).toFixed(1)} s); Ctrl-C ends`,
+    "",
+    `  curl http://${name}:${port}/v1/chat/completions -H 'content-type: application/json' \\`,
+    ...(isKeyed ? ['    -H "authorization: Bearer $POCKET_SERVER_API_KEY" \\'] : []),
+    `    -d '{"messages": [{"role": "user", "content": "Write a haiku about a river."}]}'`,
+    "",
+  ];
+  process.stdout.write(`${lines.join("\n")}\n`);
+  if (!isKeyed && !/^(127\.|::1$)/.test(address)) {
+    process.stderr.write(
+      "pocket: anyone who can reach this address can use the server; set server.api_key\n",
+    );
+  }
+}

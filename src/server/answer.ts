@@ -1,0 +1,150 @@
+// The parts that chat and text answers have in common: usage, the bill, timings, and the two ways of
+// consuming the events of one answer, at once or as they come.
+import type { FastifyBaseLogger, FastifyReply } from "fastify";
+import type { Bill, ChatEvent } from "../context/chat.ts";
+import { pocketError } from "../errors.ts";
+import type { Admission } from "./admission.ts";
+import { asPocketError, errorBody, internalError, logError } from "./errors.ts";
+import { cutReason } from "./lifeline.ts";
+import { EventStream } from "./sse.ts";
+
+export type TextDelta = Extract<ChatEvent, { type: "text-delta" }>;
+export type Finish = Extract<ChatEvent, { type: "answer-finished" }>;
+export type Logprobs = NonNullable<TextDelta["logprobs"]>;
+
+export interface Gathered {
+  readonly text: string;
+  readonly logprobs: Logprobs;
+  readonly finish: Finish;
+}
+
+/** The events once there is a place for them; the place is given back when they end, however they end. */
+export async function* admitted(
+  admission: Admission,
+  signal: AbortSignal,
+  start: () => AsyncIterable<ChatEvent>,
+): AsyncGenerator<ChatEvent> {
+  const leave = await admission.enter(signal);
+  try {
+    yield* start();
+  } finally {
+    leave();
+  }
+}
+
+/** The whole answer. Rejects as the events do. */
+export async function gather(
+  events: AsyncIterable<ChatEvent>,
+  signal: AbortSignal,
+  log: FastifyBaseLogger,
+): Promise<Gathered> {
+  let text = "";
+  const logprobs: Logprobs[number][] = [];
+  for await (const event of events) {
+    signal.throwIfAborted();
+    if (event.type === "text-delta") {
+      text += event.text;
+      logprobs.push(...(event.logprobs ?? []));
+    } else if (event.type === "answer-finished") {
+      logFinish(log, event);
+      return { text, logprobs, finish: event };
+    }
+  }
+  throw pocketError("INTERNAL", "The answer ended without a finish event.");
+}
+
+/** How one kind of answer writes its chunks. Each object is one `data:` line. */
+export interface ChunkWriter {
+  opening(): readonly object[];
+  delta(event: TextDelta): object;
+  /** The chunk with finish_reason, then perhaps one with usage. */
+  closing(event: Finish): readonly object[];
+}
+
+/**
+ * Streams the events. A failure before the first event rejects, so that it becomes an HTTP status; a later
+ * one is an error line, after which nothing pretends to finish. When the first event takes longer than the
+ * keep-alive time (a queue, a long prefill) the stream opens without it.
+ */
+export async function streamAnswer(
+  events: AsyncGenerator<ChatEvent>,
+  reply: FastifyReply,
+  writer: ChunkWriter,
+  options: { readonly keepAliveMs: number; readonly signal: AbortSignal },
+): Promise<void> {
+  const first = events.next();
+  await settledWithin(first, options.keepAliveMs);
+  const stream = new EventStream(reply, options.keepAliveMs);
+  try {
+    for (const chunk of writer.opening()) await stream.send(chunk);
+    for (let next = await first; ; next = await events.next()) {
+      options.signal.throwIfAborted();
+      if (next.done) throw pocketError("INTERNAL", "The answer ended without a finish event.");
+      const event = next.value;
+      if (event.type === "text-delta") await stream.send(writer.delta(event));
+      if (event.type !== "answer-finished") continue;
+      logFinish(reply.request.log, event);
+      for (const chunk of writer.closing(event)) await stream.send(chunk);
+      await stream.send("[DONE]");
+      break;
+    }
+  } catch (cause) {
+    const planned = cutReason(options.signal) ?? asPocketError(cause);
+    if (planned === null) reply.request.log.error({ err: cause }, "stream failed inside");
+    else logError(reply.request, planned);
+    await stream.send(errorBody(planned ?? internalError()));
+  } finally {
+    stream.end();
+    await events.return(undefined).catch(() => {});
+  }
+}
+
+export function usage(event: Finish): object {
+  return {
+    prompt_tokens: event.promptTokens,
+    completion_tokens: event.completionTokens,
+    total_tokens: event.promptTokens + event.completionTokens,
+    prompt_tokens_details: { cached_tokens: cachedTokens(event.bill) },
+  };
+}
+
+/** What Pocket adds to the last chunk or the whole answer. */
+export function account(event: Finish): { pocket: Bill; timings: object } {
+  const { session, kept, relocated, computed, stale, reason } = event.bill;
+  // The first token belongs to the prompt's time, so the rate counts the tokens after it.
+  const later = Math.max(0, event.completionTokens - 1);
+  const rate = event.generateMs > 0 ? (later * 1000) / event.generateMs : 0;
+  return {
+    pocket: { session, kept, relocated, computed, stale, reason },
+    timings: {
+      cache_n: cachedTokens(event.bill),
+      prompt_n: computed,
+      prompt_ms: round(event.promptMs),
+      predicted_n: event.completionTokens,
+      predicted_ms: round(event.generateMs),
+      predicted_per_second: round(rate),
+    },
+  };
+}
+
+function cachedTokens(bill: Bill): number {
+  return bill.kept + bill.relocated;
+}
+
+function round(value: number): number {
+  return Math.round(value * 100) / 100;
+}
+
+function logFinish(log: FastifyBaseLogger, event: Finish): void {
+  const { promptTokens, completionTokens, promptMs, generateMs, reason: finish, bill } = event;
+  log.info({ ...bill, promptTokens, completionTokens, promptMs, generateMs, finish }, "answer-finished");
+}
+
+/** Rejects when `promise` does so in time; otherwise resolves, at the latest after `ms`. */
+async function settledWithin(promise: Promise<unknown>, ms: number): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const timeout = new Promise((resolve) => {
+    timer = setTimeout(resolve, ms);
+  });
+  await Promise.race([promise, timeout]).finally(() => clearTimeout(timer));
+}

@@ -1,0 +1,70 @@
+// The server put together: guard, error form, queue, lifelines and one file per group of routes. It listens
+// nowhere; commands/serve.ts does that. Logs carry codes and counts, never the content of messages.
+import cors from "@fastify/cors";
+import fastify, {
+  type FastifyBaseLogger,
+  type FastifyInstance,
+  type RawReplyDefaultExpression,
+  type RawRequestDefaultExpression,
+  type RawServerDefault,
+} from "fastify";
+import { serializerCompiler, validatorCompiler, type ZodTypeProvider } from "fastify-type-provider-zod";
+import { Admission } from "./admission.ts";
+import type { Backend, ServerOptions } from "./backend.ts";
+import { chatCompletions } from "./chat-completions.ts";
+import { completions } from "./completions.ts";
+import { installErrors } from "./errors.ts";
+import { installGuard, isAllowedOrigin } from "./guard.ts";
+import { health } from "./health.ts";
+import { Lifelines } from "./lifeline.ts";
+import { models } from "./models.ts";
+import { sessions } from "./sessions.ts";
+import { tokens } from "./tokens.ts";
+
+export type App = FastifyInstance<
+  RawServerDefault,
+  RawRequestDefaultExpression,
+  RawReplyDefaultExpression,
+  FastifyBaseLogger,
+  ZodTypeProvider
+>;
+
+/** What every route is given. */
+export interface Door {
+  readonly backend: Backend;
+  readonly options: ServerOptions;
+  readonly admission: Admission;
+  readonly lifelines: Lifelines;
+}
+
+/** close() ends live answers with ENGINE_CLOSED before it waits for connections; it leaves the backend open. */
+export function buildServer(backend: Backend, options: ServerOptions): FastifyInstance {
+  const app = fastify({
+    bodyLimit: options.bodyBytes,
+    // A key of this name inside a tool call's arguments is data, not an attack worth a 400.
+    onProtoPoisoning: "remove",
+    onConstructorPoisoning: "remove",
+    forceCloseConnections: true,
+    logger: { level: options.logLevel, redact: ["req.headers.authorization", 'req.headers["x-api-key"]'] },
+  });
+  app.setValidatorCompiler(validatorCompiler);
+  app.setSerializerCompiler(serializerCompiler);
+  installErrors(app, options.bodyBytes);
+  installGuard(app, options);
+  app.register(cors, {
+    origin: (origin, done) =>
+      done(null, origin !== undefined && isAllowedOrigin(origin, options.allowedHosts)),
+  });
+
+  const door: Door = {
+    backend,
+    options,
+    admission: new Admission(options.activeRequests, options.queuedRequests),
+    lifelines: new Lifelines(app),
+  };
+  app.register(async (instance) => {
+    const routes = instance.withTypeProvider<ZodTypeProvider>();
+    for (const group of [chatCompletions, completions, models, health, tokens, sessions]) group(routes, door);
+  });
+  return app;
+}

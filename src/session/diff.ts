@@ -1,0 +1,207 @@
+// The heart of the session room: resident spans against wanted spans gives the edit that turns one into the
+// other, keeping as much as the reuse mode allows. Pure. Old coordinates are those of the resident tokens, new
+// ones those of the wanted tokens; ranges are half-open.
+//
+//   resident  S  b001 b002 b003  b004 … b010            suffix: whole spans that come back in order stay; in
+//   wanted    S  ctx-0001        b004 … b010  + turn    what was replaced, a common beginning stays as well,
+//             └ kept             └ relocated            and a common end if it is long enough to be worth it
+import type { Repair, Reuse } from "../context/chat.ts";
+import type { Splice } from "../engine/job.ts";
+import { type Span, tokensOf } from "../text/span.ts";
+import { exactAfter, type Island, isKept, merge, splicesOf } from "./island.ts";
+import { matchSpans } from "./match.ts";
+import { repairIslands } from "./repair.ts";
+
+export interface Plan {
+  /** What stays; rising in both coordinates. */
+  readonly islands: readonly Island[];
+  /** Ordered, disjoint, in old coordinates; the last one ends at the resident length and has tokens. */
+  readonly splices: readonly Splice[];
+  /** kept + relocated + computed = wanted tokens; see Bill. */
+  readonly kept: number;
+  readonly relocated: number;
+  readonly computed: number;
+  /** Resident tokens that go. */
+  readonly cut: number;
+  /** Reused tokens beyond the exact length after the edit. */
+  readonly stale: number;
+  /** Leading cells that equal a cold prefill once the edit is computed. */
+  readonly exactLength: number;
+  readonly reason: string;
+}
+
+/** A survivor run behind an edit shorter than this is recomputed: it costs more rotations than it saves. */
+export const leastSurvivors = 16;
+/** A common end inside a replaced region stays from this many tokens on; shorter ones are chance. */
+export const leastCommonEnd = 32;
+
+export interface DiffOptions {
+  readonly reuse: Reuse;
+  /** Leading resident cells that equal a cold prefill. */
+  readonly exactLength: number;
+  readonly repair?: Repair;
+}
+
+/** `wanted` has at least one token. */
+export function planEdit(resident: readonly Span[], wanted: readonly Span[], options: DiffOptions): Plan {
+  const tokensOld = tokensOf(resident);
+  const tokensNew = tokensOf(wanted);
+  const found = survivors(resident, wanted, tokensOld, tokensNew, options);
+  const repaired = repairIslands(found, wanted, options.repair ?? "none");
+  const islands = settle(repaired, tokensNew.length);
+  const splices = splicesOf(islands, tokensOld.length, tokensNew);
+  const kept = islands.filter(isKept).reduce(sumCount, 0);
+  const reused = islands.reduce(sumCount, 0);
+  const exactLength = exactAfter(splices, options.exactLength);
+  const counts = {
+    kept,
+    relocated: reused - kept,
+    computed: tokensNew.length - reused,
+    cut: tokensOld.length - reused,
+  };
+  return {
+    ...counts,
+    islands,
+    splices,
+    stale: staleTokens(islands, exactLength),
+    exactLength,
+    reason: reasonOf(
+      counts,
+      tokensOld.length,
+      options,
+      found.reduce(sumCount, 0) - repaired.reduce(sumCount, 0),
+    ),
+  };
+}
+
+/** Reused tokens that stand beyond the exact length, in new coordinates. */
+export function staleTokens(islands: readonly Island[], exactLength: number): number {
+  return islands.reduce(
+    (sum, { startNew, count }) => sum + Math.min(count, Math.max(0, startNew + count - exactLength)),
+    0,
+  );
+}
+
+function survivors(
+  resident: readonly Span[],
+  wanted: readonly Span[],
+  tokensOld: Int32Array,
+  tokensNew: Int32Array,
+  { reuse, exactLength }: DiffOptions,
+): Island[] {
+  if (reuse === "none") return [];
+  const common = commonLength(tokensOld, tokensNew);
+  const head = (count: number) => settle([{ startOld: 0, startNew: 0, count }], tokensNew.length);
+  if (reuse === "prefix") return head(Math.min(common, exactLength));
+  const aligned = settle(align(resident, wanted, tokensOld, tokensNew), tokensNew.length);
+  // Equal messages elsewhere can draw the alignment away from a beginning that is worth more; and of two
+  // that keep as much, the one that relocates nothing is better.
+  const leading = head(common);
+  return leading.reduce(sumCount, 0) >= aligned.reduce(sumCount, 0) ? leading : aligned;
+}
+
+/** Matched spans, and what is equal at the edges of the regions between them. */
+function align(
+  resident: readonly Span[],
+  wanted: readonly Span[],
+  tokensOld: Int32Array,
+  tokensNew: Int32Array,
+): Island[] {
+  const startsOld = startsOf(resident);
+  const startsNew = startsOf(wanted);
+  const islands: Island[] = [];
+  let spanOld = 0;
+  let spanNew = 0;
+  let endOld = 0;
+  let endNew = 0;
+  const end = [resident.length, wanted.length] as const;
+  for (const [old, next] of [...matchSpans(resident, wanted), end]) {
+    // Replaced one for one: each message is compared with the one that stands in its place.
+    const rows = old - spanOld === next - spanNew ? old - spanOld : 1;
+    for (let row = 1; row <= rows; row++) {
+      const toOld = startsOld[row === rows ? old : spanOld + row]!;
+      const toNew = startsNew[row === rows ? next : spanNew + row]!;
+      islands.push(...edges(tokensOld, tokensNew, endOld, toOld, endNew, toNew));
+      endOld = toOld;
+      endNew = toNew;
+    }
+    // Shorter than the wanted span where the last resident one is only its beginning.
+    const count = resident[old]?.tokens.length ?? 0;
+    islands.push({ startOld: endOld, startNew: endNew, count });
+    endOld += count;
+    endNew += count;
+    spanOld = old + 1;
+    spanNew = next + 1;
+  }
+  return merge(islands);
+}
+
+/** Common beginning and common end of two token ranges. */
+function edges(
+  tokensOld: Int32Array,
+  tokensNew: Int32Array,
+  startOld: number,
+  endOld: number,
+  startNew: number,
+  endNew: number,
+): Island[] {
+  const old = tokensOld.subarray(startOld, endOld);
+  const next = tokensNew.subarray(startNew, endNew);
+  const head = commonLength(old, next);
+  const tail = commonLength(old.subarray(head).toReversed(), next.subarray(head).toReversed());
+  const islands = [{ startOld, startNew, count: head }];
+  if (tail >= leastCommonEnd) {
+    islands.push({ startOld: endOld - tail, startNew: endNew - tail, count: tail });
+  }
+  return islands;
+}
+
+/**
+ * What stays of islands in the end. The last cell must be computed, since its logits are wanted: a survivor
+ * there is opened again. Runs too short to be worth it go, but for the one at the very front.
+ */
+function settle(islands: readonly Island[], lengthNew: number): Island[] {
+  const last = islands.at(-1);
+  const full = last !== undefined && last.startNew + last.count === lengthNew;
+  const reopened = full ? [...islands.slice(0, -1), { ...last, count: last.count - 1 }] : islands;
+  return merge(reopened).filter((island) => isKept(island) || island.count >= leastSurvivors);
+}
+
+function commonLength(a: Int32Array, b: Int32Array): number {
+  const most = Math.min(a.length, b.length);
+  let count = 0;
+  while (count < most && a[count] === b[count]) count++;
+  return count;
+}
+
+function startsOf(spans: readonly Span[]): number[] {
+  const starts = [0];
+  for (const { tokens } of spans) starts.push(starts.at(-1)! + tokens.length);
+  return starts;
+}
+
+function sumCount(sum: number, { count }: Island): number {
+  return sum + count;
+}
+
+function reasonOf(
+  { kept, relocated, computed, cut }: Pick<Plan, "kept" | "relocated" | "computed" | "cut">,
+  lengthOld: number,
+  { reuse, exactLength }: DiffOptions,
+  repaired: number,
+): string {
+  if (lengthOld === 0) return "Nothing was resident.";
+  if (reuse === "none") return `Reuse is "none": all ${lengthOld} resident tokens were cut.`;
+  if (reuse === "prefix") {
+    const why =
+      kept === exactLength && kept < lengthOld ? "where exact cells end" : "at the first difference";
+    return cut === 0
+      ? `All ${kept} resident tokens are a prefix of the prompt.`
+      : `Reuse is "prefix": it stops after ${kept} tokens, ${why}; ${cut} were cut.`;
+  }
+  if (kept + relocated === 0) return `None of the ${lengthOld} resident tokens could stay.`;
+  if (cut === 0 && relocated === 0) return `All ${kept} resident tokens stayed; ${computed} were appended.`;
+  if (relocated === 0) return `Text differs from token ${kept} on; ${cut} resident tokens were cut.`;
+  const mended = repaired > 0 ? ` ${repaired} survivors were recomputed as repair.` : "";
+  return `Edited at token ${kept}: ${cut} resident tokens were cut and ${relocated} behind them stayed.${mended}`;
+}

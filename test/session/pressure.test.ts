@@ -1,0 +1,205 @@
+// What happens when the pool is too small for everybody, and whether the bookkeeping holds when clients come,
+// edit, leave and come back in any order.
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import type { ChatEvent, Message, Repair, Reuse } from "../../src/context/chat.ts";
+import { PocketError } from "../../src/errors.ts";
+import { LocalChat } from "../../src/session/chat.ts";
+import { smallText } from "../text/small.ts";
+import { FakeEngine, hashing } from "./fake-engine.ts";
+
+const text = smallText();
+const sampling = {
+  temperature: 0,
+  topK: 0,
+  topP: 1,
+  minP: 0,
+  repetitionPenalty: 1,
+  frequencyPenalty: 0,
+  presencePenalty: 0,
+};
+
+function set(capacity: number, sessionsMax = 8) {
+  const engine = new FakeEngine(hashing(256), { capacity });
+  return { engine, chat: new LocalChat({ engine, ...text, sessionsMax, sampling }) };
+}
+
+const user = (content: string): Message => ({ role: "user", content });
+const filler = (name: string, length: number) =>
+  name.repeat(Math.ceil(length / name.length)).slice(0, length);
+
+async function finish(events: AsyncIterable<ChatEvent>) {
+  let last: ChatEvent | undefined;
+  for await (const event of events) last = event;
+  if (last?.type !== "answer-finished") throw new Error(`The last event was ${last?.type}.`);
+  return last;
+}
+
+describe("a full pool", () => {
+  it("lets idle sessions go before it refuses anybody", async () => {
+    const { chat, engine } = set(900);
+    for (const name of ["a", "b", "c", "d"]) {
+      await finish(chat.chat({ messages: [user(filler(name, 300))], session: name, maxTokens: 4 }));
+    }
+    const left = chat.list().map(({ id }) => id);
+    expect(left).toContain("d");
+    expect(left).not.toContain("a");
+    expect(engine.tokensFree).toBeGreaterThanOrEqual(0);
+  });
+
+  it("makes a request wait for one that is at work, and then serves it", async () => {
+    const { chat } = set(600);
+    const first = chat.chat({ messages: [user(filler("a", 300))], session: "a", maxTokens: 30 });
+    await first.next();
+    const second = finish(chat.chat({ messages: [user(filler("b", 300))], session: "b", maxTokens: 30 }));
+    expect(chat.list().map(({ id }) => id)).toContain("b");
+    await finish(first);
+    expect(await second).toMatchObject({ completionTokens: 30 });
+    expect(chat.list().map(({ id }) => id)).toEqual(["b"]);
+  });
+
+  it("lets a waiting client leave", async () => {
+    const { chat } = set(600);
+    const first = chat.chat({ messages: [user(filler("a", 300))], session: "a", maxTokens: 2000 });
+    await first.next();
+    const abort = new AbortController();
+    const second = finish(
+      chat.chat({ messages: [user(filler("b", 300))], session: "b", signal: abort.signal }),
+    );
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    abort.abort();
+    await expect(second).rejects.toMatchObject({ code: "CANCELLED" });
+    await first.return();
+    expect(chat.list().every(({ busy }) => !busy)).toBe(true);
+  });
+
+  it("gives up a session's own cells when an edit finds no room beside them", async () => {
+    const { chat } = set(400);
+    await finish(chat.chat({ messages: [user(filler("a", 250))], session: "s", maxTokens: 4 }));
+    const { bill } = await finish(
+      chat.chat({ messages: [user(filler("b", 250))], session: "s", maxTokens: 4 }),
+    );
+    expect(bill).toMatchObject({ session: "s", kept: 0 });
+    expect(bill.reason).toBe("The pool had no room for an edit; the prompt was computed from the start.");
+  });
+
+  it("does not stop an answer in its middle while somebody idle can go", async () => {
+    const { chat } = set(700);
+    await finish(chat.chat({ messages: [user(filler("a", 200))], session: "idle", maxTokens: 4 }));
+    const { completionTokens } = await finish(
+      chat.chat({ messages: [user(filler("b", 100))], session: "s", maxTokens: 450 }),
+    );
+    expect(completionTokens).toBe(450);
+    expect(chat.list().map(({ id }) => id)).toEqual(["s"]);
+  });
+
+  it("ends two answers that starve each other with one error at most, and never hangs", async () => {
+    const { chat } = set(500);
+    const answers = await Promise.allSettled(
+      ["a", "b"].map((name) =>
+        finish(chat.chat({ messages: [user(filler(name, 100))], session: name, maxTokens: 300 })),
+      ),
+    );
+    const served = answers.filter(({ status }) => status === "fulfilled");
+    expect(served.length).toBeGreaterThanOrEqual(1);
+    for (const answer of answers) {
+      if (answer.status === "rejected") expect(answer.reason).toMatchObject({ code: "CACHE_FULL" });
+    }
+    expect(chat.list().every(({ busy }) => !busy)).toBe(true);
+  });
+});
+
+interface Visit {
+  readonly client: number;
+  readonly edit: "append" | "fold" | "change" | "regenerate";
+  readonly place: number;
+  readonly named: boolean;
+  readonly reuse: Reuse;
+  readonly repair: Repair;
+  readonly leaveAfter: number | undefined;
+}
+
+const visit: fc.Arbitrary<Visit> = fc.record({
+  client: fc.nat(2),
+  edit: fc.constantFrom("append", "append", "fold", "change", "regenerate"),
+  place: fc.nat(20),
+  named: fc.boolean(),
+  reuse: fc.constantFrom<Reuse>("suffix", "suffix", "prefix", "none"),
+  repair: fc.constantFrom<Repair>("none", "assistant", 20),
+  leaveAfter: fc.option(fc.nat(6), { nil: undefined }),
+});
+
+function edited(messages: Message[], { edit, place }: Visit): Message[] {
+  const next = messages.slice();
+  const at = place % Math.max(1, next.length);
+  if (edit === "fold") next.splice(at, 2, user(`Summary ${place}.`));
+  if (edit === "change" && next[at]) next[at] = { ...next[at], content: `${next[at].content} and ${place}` };
+  if (edit === "regenerate") next.pop();
+  else next.push(user(filler(`q${place}`, 40 + 5 * place)));
+  return next.length > 0 ? next : [user("again")];
+}
+
+describe("clients that come, edit, leave and come back", () => {
+  it("always get the answer to what they sent, from cells that are exactly their prompt", async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(visit, { minLength: 1, maxLength: 8 }),
+        fc.boolean(),
+        async (visits, tight) => {
+          const { chat, engine } = set(tight ? 1500 : 1 << 20, 4);
+          const histories: Message[][] = [[], [], []];
+          for (const one of visits) {
+            const messages = edited(histories[one.client]!, one);
+            const session = one.named ? { session: `client-${one.client}` } : {};
+            const abort = new AbortController();
+            const request = {
+              messages,
+              ...session,
+              reuse: one.reuse,
+              repair: one.repair,
+              maxTokens: 6,
+              signal: abort.signal,
+            };
+            const prompt = chat.applyTemplate(messages).tokens;
+            let answer = "";
+            let left = one.leaveAfter;
+            try {
+              for await (const event of chat.chat(request)) {
+                if (event.type === "text-delta") answer += event.text;
+                if (event.type === "answer-finished") {
+                  const { kept, relocated, computed } = event.bill;
+                  expect(kept + relocated + computed).toBe(prompt.length);
+                }
+                if (left !== undefined && left-- === 0) {
+                  if (one.place % 2) abort.abort();
+                  else break;
+                }
+              }
+            } catch (cause) {
+              expect(cause).toBeInstanceOf(PocketError);
+              expect((cause as PocketError).code).toBe("CANCELLED");
+            }
+            if (one.leaveAfter === undefined) {
+              const cells = Array.from(engine.sequences, ({ tokens }) => tokens);
+              const fed = expectedAnswer(engine, prompt, 6);
+              expect(cells).toContainEqual([...prompt, ...fed.slice(0, 5)]);
+              expect(answer).toBe(text.tokenizer.decode(fed));
+            }
+            for (const { busy } of chat.list()) expect(busy).toBe(false);
+            const held = chat.list().map(({ tokens }) => tokens);
+            expect(held.toSorted()).toEqual(Array.from(engine.sequences, ({ length }) => length).toSorted());
+            histories[one.client] =
+              answer === "" ? messages : [...messages, { role: "assistant", content: answer }];
+          }
+        },
+      ),
+      { numRuns: 80 },
+    );
+  });
+});
+
+function expectedAnswer(engine: FakeEngine, prompt: readonly number[], count: number): number[] {
+  const tokens = [...prompt];
+  for (let at = 0; at < count; at++) tokens.push(engine.model(tokens));
+  return tokens.slice(prompt.length);
+}

@@ -1,0 +1,92 @@
+import { describe, expect, it } from "vitest";
+import type { Repair } from "../../src/context/chat.ts";
+import { planEdit } from "../../src/session/diff.ts";
+import { type Span, spanOf } from "../../src/text/span.ts";
+
+function message(role: Span["role"], name: number, length: number): Span {
+  return spanOf(
+    role,
+    Int32Array.from({ length }, (_, place) => 1000 * name + place),
+  );
+}
+
+const resident = [
+  message("system", 1, 50),
+  message("user", 2, 100),
+  message("assistant", 3, 60),
+  message("tool", 4, 300),
+  message("assistant", 5, 40),
+  message("user", 6, 30),
+];
+const wanted = [resident[0]!, message("user", 7, 20), ...resident.slice(2), message("user", 8, 10)];
+
+function shape(repair: Repair) {
+  const plan = planEdit(resident, wanted, { reuse: "suffix", exactLength: 580, repair });
+  return {
+    splices: plan.splices.map(({ start, end, tokens }) => [start, end, tokens.length]),
+    bill: [plan.kept, plan.relocated, plan.computed],
+    exactLength: plan.exactLength,
+  };
+}
+
+describe("repair", () => {
+  it("none leaves every survivor alone", () => {
+    expect(shape("none")).toEqual({
+      splices: [
+        [50, 150, 20],
+        [580, 580, 10],
+      ],
+      bill: [50, 430, 30],
+      exactLength: 70,
+    });
+  });
+
+  it("assistant cuts every surviving assistant message and puts the same tokens there", () => {
+    // The first one touches the edit, so both are one splice and the exact cells reach to its end.
+    expect(shape("assistant")).toEqual({
+      splices: [
+        [50, 210, 80],
+        [510, 550, 40],
+        [580, 580, 10],
+      ],
+      bill: [50, 330, 130],
+      exactLength: 130,
+    });
+  });
+
+  it("first-assistant stops after one message", () => {
+    expect(shape("first-assistant").splices).toEqual([
+      [50, 210, 80],
+      [580, 580, 10],
+    ]);
+  });
+
+  it("assistant+256 adds the first 256 survivors", () => {
+    expect(shape("assistant+256").splices).toEqual([
+      [50, 406, 276],
+      [510, 550, 40],
+      [580, 580, 10],
+    ]);
+  });
+
+  it("a count takes so many survivors from the front, a fraction that part of them", () => {
+    expect(shape(64).splices).toEqual([
+      [50, 214, 84],
+      [580, 580, 10],
+    ]);
+    expect(shape(0.5).splices).toEqual([
+      [50, 365, 235],
+      [580, 580, 10],
+    ]);
+    expect(shape(100_000)).toEqual({ splices: [[50, 580, 460]], bill: [50, 0, 460], exactLength: 510 });
+  });
+
+  it("never touches what stands in front of the edit", () => {
+    const plan = planEdit(resident, [...resident, message("user", 9, 9)], {
+      reuse: "suffix",
+      exactLength: 580,
+      repair: "assistant+256",
+    });
+    expect(plan).toMatchObject({ kept: 580, computed: 9 });
+  });
+});

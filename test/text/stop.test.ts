@@ -1,0 +1,52 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { StopStrings } from "../../src/text/stop.ts";
+
+/** The dumber model: look at the whole text at once. */
+function cutAtFirstMatch(text: string, stops: readonly string[]): string {
+  const places = stops.map((stop) => text.indexOf(stop)).filter((place) => place >= 0);
+  return places.length > 0 ? text.slice(0, Math.min(...places)) : text;
+}
+
+// Few letters, so that stops overlap, repeat and begin like one another.
+const letters = fc.constantFrom("a", "b", "🫠");
+const piece = fc.array(letters, { maxLength: 6 }).map((parts) => parts.join(""));
+const stop = fc.array(letters, { minLength: 1, maxLength: 20 }).map((parts) => parts.join(""));
+
+describe("stop strings", () => {
+  it("stream to the same text as the whole text cut at its first match, wherever it is broken up", () => {
+    fc.assert(
+      fc.property(fc.array(piece), fc.array(stop, { maxLength: 4 }), (pieces, stops) => {
+        const filter = new StopStrings(stops);
+        const streamed = pieces.map((part) => filter.push(part)).join("") + filter.flush();
+        const whole = pieces.join("");
+        expect(streamed).toBe(cutAtFirstMatch(whole, stops));
+        expect(filter.stopped).toBe(streamed !== whole);
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  it("hold back nothing that can no longer become a match", () => {
+    fc.assert(
+      fc.property(fc.array(piece), fc.array(stop, { minLength: 1, maxLength: 3 }), (pieces, stops) => {
+        const filter = new StopStrings(stops);
+        let seen = "";
+        let out = "";
+        for (const part of pieces) {
+          seen += part;
+          out += filter.push(part);
+          if (filter.stopped) return;
+          const held = seen.slice(out.length);
+          expect(held === "" || stops.some((text) => text !== held && text.startsWith(held))).toBe(true);
+        }
+      }),
+    );
+  });
+
+  it("ignore empty strings", () => {
+    const filter = new StopStrings([""]);
+    expect(filter.push("abc")).toBe("abc");
+    expect(filter.stopped).toBe(false);
+  });
+});
