@@ -3,7 +3,7 @@
 // steps (one step = the block's scale). Codes are one per byte here; packing nibbles is weights.ts's work.
 
 /** The block that all three use. */
-export const requantisedBlock = 32;
+export const requantisedBlock = 32 as const;
 
 export interface Requantised {
   readonly codes: Uint8Array;

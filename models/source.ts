@@ -4,8 +4,9 @@
 import { basename } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { pocketError } from "../src/errors.ts";
+import type { MatrixRole } from "./containers.ts";
 import type { Gguf, GgufTensor } from "./gguf.ts";
-import type { MatrixRole, StoredMatrix, StoredVector, WeightsWriter } from "./weights.ts";
+import type { StoredMatrix, StoredVector, WeightsWriter } from "./weights.ts";
 
 export class TensorSource {
   private readonly taken = new Set<string>();

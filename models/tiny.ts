@@ -29,6 +29,8 @@ export interface TinyOptions {
   /** "f32": all tensors F32. "mixed": matrices of several block types, as in real files. */
   readonly source: "f32" | "mixed";
   readonly weights: WeightFormat;
+  /** Metadata on top, or instead, for tests of refusals. */
+  readonly metadata: Readonly<Record<string, WritableValue>>;
 }
 
 export const tinyDefaults: TinyOptions = {
@@ -46,6 +48,7 @@ export const tinyDefaults: TinyOptions = {
   tied: false,
   source: "f32",
   weights: "f32",
+  metadata: {},
 };
 
 /**
@@ -77,7 +80,8 @@ export async function ensureTinyModel(
 export function tinyGguf(options: Partial<TinyOptions> = {}): Uint8Array {
   const chosen = { ...tinyDefaults, ...options };
   const tokenizer = tinyTokenizer(chosen.family);
-  return encodeGguf({ ...metadata(chosen), ...tokenizer.metadata }, tensors(chosen, tokenizer.tokens));
+  const pairs = { ...metadata(chosen), ...tokenizer.metadata, ...chosen.metadata };
+  return encodeGguf(pairs, tensors(chosen, tokenizer.tokens));
 }
 
 function wasMadeFrom(folder: string, sha256: string): boolean {

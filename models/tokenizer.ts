@@ -92,6 +92,9 @@ const splitWords = (digits: string) => ({
   invert: false,
 });
 
+/** What the publisher's "Digits" step does. Spelt out, because readers disagree on which characters it means. */
+const singleDigits = { type: "Split", pattern: { Regex: "\\p{N}" }, behavior: "Isolated", invert: false };
+
 const preTokenizers: Readonly<Record<string, PreTokenizer>> = {
   qwen2: {
     className: "Qwen2Tokenizer",
@@ -103,7 +106,7 @@ const preTokenizers: Readonly<Record<string, PreTokenizer>> = {
   smollm: {
     className: "GPT2Tokenizer",
     normalizer: null,
-    pieces: [{ type: "Digits", individual_digits: true }, byteLevel(true)],
+    pieces: [singleDigits, byteLevel(true)],
     ignoreMerges: false,
     addsBos: false,
   },

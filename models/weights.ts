@@ -1,17 +1,16 @@
-// Tensors of a GGUF file into weights.bin: which container each matrix gets under a weight format, where its
-// arrays lie (4,096-aligned, so that ONNX Runtime can map them), and writing them a few rows at a time, so a
-// vocabulary of 500 MB never stands in memory whole. What a tensor is for is decided by the family file.
+// Tensors of a GGUF file into weights.bin: where their arrays lie (4,096-aligned, so that ONNX Runtime can map
+// them), and writing them a few rows at a time, so a vocabulary of 500 MB never stands in memory whole. Which
+// container a matrix gets is decided in containers.ts, what it is for in the family file.
 import { closeSync, openSync, writeSync } from "node:fs";
 import { basename } from "node:path";
 import { pocketError } from "../src/errors.ts";
-import { type BlockForm, blockForms, readBlocks } from "./blocks.ts";
+import { type BlockContainer, chooseContainer, type MatrixRole } from "./containers.ts";
 import { dequantise } from "./dequantise.ts";
 import { diskError } from "./disk.ts";
-import { bytesOf, isPlain, type TensorType } from "./ggml.ts";
+import { bytesOf } from "./ggml.ts";
 import type { Gguf, GgufTensor } from "./gguf.ts";
 import type { TensorRecord, WeightFormat } from "./manifest.ts";
 import type { ExternalTensor } from "./onnx.ts";
-import { affine8, type Requantised, requantisedBlock, searched4, symmetric8 } from "./requantise.ts";
 
 export type StoredTensor = ExternalTensor;
 
@@ -40,9 +39,6 @@ export type StoredMatrix =
       /** uint8 [rows, blocks * bits / 8], rounded up; absent: all 2^(bits - 1). */
       readonly zeroPoints?: StoredTensor;
     };
-
-/** What a matrix does: those that see the vocabulary stay at 8 bits under every quantised format. */
-export type MatrixRole = "linear" | "vocabulary";
 
 const alignment = 4096;
 /** Values that are converted at once: bounds memory, long enough for the loops to be warm. */
@@ -87,12 +83,12 @@ export class WeightsWriter {
   matrix(tensor: GgufTensor, role: MatrixRole, interleavedHeads = 0): StoredMatrix {
     const container = chooseContainer(tensor.type, this.format, role);
     const [columns, rows] = [tensor.dims[0]!, tensor.dims[1]!];
-    if (container.kind !== "f32" && columns % container.block !== 0)
+    if (container !== "f32" && columns % container.block !== 0)
       throw pocketError(
         "UNSUPPORTED_MODEL",
         `The rows of '${tensor.name}' have ${columns} values; quantised containers need a multiple of ${container.block}.`,
       );
-    return container.kind === "f32"
+    return container === "f32"
       ? this.plainMatrix(tensor, rows, columns, interleavedHeads)
       : this.blockMatrix(tensor, container, { rows, columns, interleavedHeads });
   }
@@ -126,8 +122,7 @@ export class WeightsWriter {
       : undefined;
     let worst = 0;
     for (const chunk of this.rowChunks(tensor, shape.interleavedHeads)) {
-      const converted = convert(tensor.type, chunk.bytes, chunk.values);
-      this.finite(tensor, converted.scales);
+      const converted = convert(chunk.bytes, chunk.values, (values) => this.finite(tensor, values));
       worst = Math.max(worst, converted.maxErrorSteps);
       this.write(
         quants,
@@ -189,61 +184,6 @@ interface RowChunk {
   readonly row: number;
   readonly values: number;
   readonly bytes: Uint8Array;
-}
-
-interface BlockContainer {
-  readonly kind: "blocks";
-  readonly bits: 4 | 8;
-  readonly block: number;
-  readonly zeroPoints: boolean;
-  /** How the manifest calls it. */
-  readonly stored: string;
-  readonly convert: (type: TensorType, bytes: Uint8Array, count: number) => Requantised;
-}
-
-type Container = { readonly kind: "f32" } | BlockContainer;
-
-function chooseContainer(type: TensorType, format: WeightFormat, role: MatrixRole): Container {
-  if (format === "f32") return { kind: "f32" };
-  if (format === "int4" && role === "linear") return requantised(4, "int4 block 32 zero points", searched4);
-  const form = isPlain(type) ? undefined : blockForms[type];
-  // A wider container of the same block holds the file's own integers, so int8 takes them too.
-  if (form?.centre !== undefined && (format !== "int8" || form.block === requantisedBlock))
-    return kept(form, form.centre, type === "Q4_0" && format === "exact" && role === "linear" ? 4 : 8);
-  if (format === "int8") return requantised(8, "int8 block 32", symmetric8);
-  return requantised(8, "int8 block 32 zero points", affine8);
-}
-
-function requantised(
-  bits: 4 | 8,
-  stored: string,
-  quantise: (values: Float32Array) => Requantised,
-): BlockContainer {
-  return {
-    kind: "blocks",
-    bits,
-    block: requantisedBlock,
-    zeroPoints: quantise !== symmetric8,
-    stored,
-    convert: (type, bytes, count) => quantise(dequantise(type, bytes, count)),
-  };
-}
-
-/** The file's own integers around the container's default zero point. */
-function kept(form: BlockForm, centre: number, bits: 4 | 8): BlockContainer {
-  const shift = 2 ** (bits - 1) - centre;
-  return {
-    kind: "blocks",
-    bits,
-    block: form.block,
-    zeroPoints: false,
-    stored: `int${bits} block ${form.block}`,
-    convert: (type, bytes, count) => {
-      const { codes, scales } = readBlocks(type as keyof typeof blockForms, bytes, count);
-      if (shift !== 0) for (let i = 0; i < codes.length; i++) codes[i] = codes[i]! + shift;
-      return { codes, scales, maxErrorSteps: 0 };
-    },
-  };
 }
 
 /** Rows of a head stand as pairs (0, 0 + half), (1, 1 + half) …; afterwards the first halves come first. */

@@ -43,17 +43,20 @@ class Attention {
  public:
   virtual ~Attention() = default;
   // Writes the slots of batch.rows in `layer`, then fills out. Reads no slot that is not in batch.stretches.
+  // A row's bits depend on its own entry, not on the other entries nor on which threads run. Throws BAD_ARGUMENT
+  // before anything is written when the batch breaks its contract.
   // Keeps its scratch memory between calls: one call at a time.
   virtual void run(const Batch& batch, const AttentionInput& input, const KvLayer& layer,
                    const ParallelFor& parallelFor) = 0;
 };
 
 // `rope` outlives the result. `threads` is how many bodies may run at once. Throws BAD_ARGUMENT when the isa
-// is not supported here or the shapes do not fit (headDim not a multiple of 16, heads not of kvHeads).
+// is not supported here or the shapes do not fit (headDim not a multiple of 16 up to 256, heads not of kvHeads).
 std::unique_ptr<Attention> makeAttention(const AttentionShape& shape, const KvShape& store, const Rope& rope,
                                          Isa isa, int threads);
 
-// The same result by three plain loops in double, over the same store; for tests.
+// The same result by three plain loops in double, over a store that holds the rows' keys and values already: it
+// reads neither input.k nor input.v and writes nothing but input.out. For tests.
 void referenceAttention(const AttentionShape& shape, const KvShape& store, const Rope& rope,
                         const Batch& batch, const AttentionInput& input, const KvLayer& layer);
 

@@ -13,8 +13,8 @@ constexpr int32_t kTileOfKernels = 16;
 
 int32_t requirePageSize(int32_t pageSize) {
   if (pageSize <= 0 || pageSize % kTileOfKernels != 0) {
-    throw error("BAD_ARGUMENT", "A page of %d tokens cannot be; the page size must be a positive multiple of %d.", pageSize,
-                kTileOfKernels);
+    throw error("BAD_ARGUMENT", "A page of %d tokens cannot be; the page size must be a positive multiple of %d.",
+                pageSize, kTileOfKernels);
   }
   return pageSize;
 }
@@ -140,7 +140,9 @@ CacheSnapshot Cache::snapshot() const {
 
 const Sequence& Cache::at(int32_t id) const {
   const auto found = sequences_.find(id);
-  if (found == sequences_.end()) throw error("BAD_ARGUMENT", "There is no sequence %d; it was released or never made.", id);
+  if (found == sequences_.end()) {
+    throw error("BAD_ARGUMENT", "There is no sequence %d; it was released or never made.", id);
+  }
   return found->second;
 }
 

@@ -58,14 +58,17 @@ class Check {
       head = i;
     }
     if (s.gapTokens != gaps) say("(6) sequence %d counts %d gap cells and has %d.", s.id, s.gapTokens, gaps);
-    if (s.filledHead != head) say("(6) sequence %d puts its first gap at %d; it is at %d.", s.id, s.filledHead, head);
+    if (s.filledHead != head) {
+      say("(6) sequence %d puts its first gap at %d; it is at %d.", s.id, s.filledHead, head);
+    }
   }
 
   void checkCell(const SequenceSnapshot& s, int32_t index, int32_t number) {
     const Cell& cell = s.cells[index];
     const bool born = cell.birth >= 0 && cell.birth < snapshot_.context;
     if (cell.filled != born) {
-      say("(1) cell %d of sequence %d is %s and has birth %d.", index, s.id, cell.filled ? "filled" : "a gap", cell.birth);
+      say("(1) cell %d of sequence %d is %s and has birth %d.", index, s.id, cell.filled ? "filled" : "a gap",
+          cell.birth);
     }
     if (cell.slot < 0 || cell.slot >= slots_) {
       say("(2) cell %d of sequence %d stands in slot %d of %d.", index, s.id, cell.slot, slots_);
@@ -117,7 +120,8 @@ class Check {
         say("(5) gap cell %zu of sequence %d would write slot %d again.", i, s.id, cell.slot);
       }
       if (standing_[cell.slot] != 1) {
-        say("(5) gap cell %zu of sequence %d shares slot %d with %d others.", i, s.id, cell.slot, standing_[cell.slot] - 1);
+        say("(5) gap cell %zu of sequence %d shares slot %d with %d others.", i, s.id, cell.slot,
+            standing_[cell.slot] - 1);
       }
     }
   }
@@ -138,7 +142,8 @@ class Check {
     for (int32_t used = open.used; used < snapshot_.pageSize; used++) {
       const int32_t slot = open.page * snapshot_.pageSize + used;
       if (standing_[slot] != 0 || snapshot_.written[slot] != 0) {
-        say("(5) slot %d lies behind the mark %d of the open page of sequence %d and is in use.", slot, open.used, s.id);
+        say("(5) slot %d lies behind the mark %d of the open page of sequence %d and is in use.", slot, open.used,
+            s.id);
       }
     }
   }

@@ -12,8 +12,9 @@ namespace {
 int32_t requireSize(int32_t pages, int32_t pageSize) {
   const int64_t slots = static_cast<int64_t>(pages) * pageSize;
   if (pages <= 0 || pageSize <= 0 || slots > std::numeric_limits<int32_t>::max()) {
-    throw error("BAD_ARGUMENT", "A pool of %d pages of %d tokens cannot be; both must be positive and the product fit 31 bits.",
-                pages, pageSize);
+    throw error("BAD_ARGUMENT",
+                "A pool of %d pages of %d tokens cannot be; both must be positive and the product fit 31 bits.", pages,
+                pageSize);
   }
   return static_cast<int32_t>(slots);
 }

@@ -2,82 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "error.h"
+#include "softmax.h"
 
 namespace pocket {
 
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kLargest = std::numeric_limits<float>::max();
-// Rows are walked in blocks of lanes: each lane is a chain of its own, so the compiler can keep them in one
-// vector register, and the result does not depend on how wide that is.
-constexpr int32_t kLanes = 16;
-constexpr int32_t kBlock = 256;
-
 float clean(float logit) { return logit >= -kLargest && logit <= kLargest ? logit : -kInfinity; }
-
-// e^x for x <= 0, within 2 units in the last place; 0 below -87, and for NaN. By hand, because it is called
-// for every token of the vocabulary, compiles to vector code, and is the same on every machine, which
-// library functions are not. x = n ln 2 + r with |r| <= ln 2 / 2, then the Taylor polynomial of degree 7.
-inline float expNegative(float x) {
-  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, in the low bits
-  const bool tiny = !(x >= -87.0f);
-  const float clamped = tiny ? -87.0f : x;
-  const float shifted = clamped * 1.44269504f + kRound;
-  const float n = shifted - kRound;
-  const float r = (clamped - n * 0.693359375f) - n * -2.12194440e-4f;
-  float p = 1.0f / 5040;
-  p = p * r + 1.0f / 720;
-  p = p * r + 1.0f / 120;
-  p = p * r + 1.0f / 24;
-  p = p * r + 1.0f / 6;
-  p = p * r + 0.5f;
-  p = p * r + 1.0f;
-  p = p * r + 1.0f;
-  uint32_t exponent;
-  std::memcpy(&exponent, &shifted, sizeof exponent);
-  exponent = (exponent + 127) << 23;
-  float scale;
-  std::memcpy(&scale, &exponent, sizeof scale);
-  return tiny ? 0.0f : p * scale;
-}
-
-// [0, 1) out of (seed, draw): SplitMix64's finaliser (Steele et al., 2014) over both.
-double uniform(uint64_t seed, uint64_t draw) {
-  const auto mix = [](uint64_t z) {
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  };
-  const uint64_t bits = mix(mix(seed + 0x9e3779b97f4a7c15u) + (draw + 1) * 0x9e3779b97f4a7c15u);
-  return static_cast<double>(bits >> 11) * 0x1.0p-53;
-}
-
-double sum(const float* values, int32_t count) {
-  double lanes[kLanes] = {};
-  int32_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    for (int32_t j = 0; j < kLanes; j++) lanes[j] += values[i + j];
-  }
-  double total = 0;
-  for (const double lane : lanes) total += lane;
-  for (; i < count; i++) total += values[i];
-  return total;
-}
-
-// weights[i] = e^((logits[i] - peak) / temperature), 0 for what is not finite. Returns their sum.
-double weigh(const float* logits, int32_t count, float peak, float temperature, float* weights) {
-  for (int32_t i = 0; i < count; i++) {
-    // NaN and +inf leave a difference that is NaN or over 0.
-    const float x = (logits[i] - peak) / temperature;
-    weights[i] = expNegative(x <= 0 ? x : -kInfinity);
-  }
-  return sum(weights, count);
-}
 
 void require(bool inRange, const char* name, double value, const char* range) {
   if (!inRange) throw error("BAD_ARGUMENT", "The sampling parameter %s is %g; it must be %s.", name, value, range);
@@ -105,7 +40,7 @@ Sampled Sampler::sample(float* logits, const Sampling& sampling, const History& 
   if (best.token < 0) {
     throw error("BROKEN_LOGITS", "The model gave no finite logit: all %d of the row are NaN or infinite.", vocab_);
   }
-  const double logSum = best.logit + std::log(mass(logits, best.logit));
+  const double peakLogit = best.logit, logMass = std::log(mass(logits, best.logit));
   penalise(logits, sampling, history);
   if (!penalised_.empty()) best = peak(logits);
   const int32_t token = sampling.temperature == 0 ? best.token : drawToken(logits, sampling, best.logit);
@@ -113,7 +48,7 @@ Sampled Sampler::sample(float* logits, const Sampling& sampling, const History& 
   for (const Candidate& seen : penalised_) {
     if (seen.token == token) logit = seen.logit;
   }
-  return {token, static_cast<float>(logit - logSum)};
+  return {token, static_cast<float>((logit - peakLogit) - logMass)};
 }
 
 std::vector<std::pair<int32_t, float>> Sampler::top(const float* logits, int32_t count) const {
@@ -123,8 +58,11 @@ std::vector<std::pair<int32_t, float>> Sampler::top(const float* logits, int32_t
   std::vector<Candidate> candidates;
   selectTop(logits, count, candidates);
   std::sort(candidates.begin(), candidates.end(), before);
-  const float logSum = logSumExp(logits);
-  for (const Candidate& c : candidates) result.emplace_back(c.token, c.logit - logSum);
+  const double peakLogit = candidates.empty() ? 0 : candidates.front().logit;
+  const double logMass = candidates.empty() ? 0 : std::log(mass(logits, candidates.front().logit));
+  for (const Candidate& c : candidates) {
+    result.emplace_back(c.token, static_cast<float>((c.logit - peakLogit) - logMass));
+  }
   for (int32_t token = 0; static_cast<int32_t>(result.size()) < count; token++) {
     if (clean(logits[token]) == -kInfinity) result.emplace_back(token, -kInfinity);
   }
@@ -173,7 +111,9 @@ double Sampler::mass(const float* logits, float peak) const {
 void Sampler::selectTop(const float* logits, int32_t count, std::vector<Candidate>& candidates) const {
   candidates.clear();
   const size_t kept = static_cast<size_t>(count), limit = std::max<size_t>(2 * kept, 64);
-  const auto keep = [&] { std::nth_element(candidates.begin(), candidates.begin() + (kept - 1), candidates.end(), before); };
+  const auto keep = [&] {
+    std::nth_element(candidates.begin(), candidates.begin() + (kept - 1), candidates.end(), before);
+  };
   float bar = -kInfinity;
   for (int32_t token = 0; token < vocab_; token++) {
     if (!(logits[token] > bar && logits[token] <= kLargest)) continue;

@@ -15,7 +15,8 @@ struct Sampling {
   int32_t topK = 0;       // 0: all
   float topP = 1;         // (0, 1]
   float minP = 0;         // [0, 1): at least this share of the largest probability
-  float repetitionPenalty = 1;  // > 0; divides positive and multiplies negative logits of seen tokens (arXiv 1909.05858)
+  // > 0; divides positive and multiplies negative logits of seen tokens (Keskar et al., 2019, arXiv 1909.05858)
+  float repetitionPenalty = 1;
   float frequencyPenalty = 0;   // subtracted once per occurrence among the generated tokens
   float presencePenalty = 0;    // subtracted once for each generated token that occurred
   uint64_t seed = 0;

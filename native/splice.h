@@ -32,8 +32,8 @@ inline int64_t lengthAfter(int32_t length, const std::vector<CellSplice>& splice
   for (const CellSplice& splice : splices) {
     if (splice.start < from || splice.end < splice.start || splice.end > length || splice.count < 0) {
       throw error("BAD_ARGUMENT",
-                  "Splice [%d, %d) -> %d does not fit: splices must ascend without overlap (the one before ends at %d), "
-                  "lie inside the %d cells and open no negative gap.",
+                  "Splice [%d, %d) -> %d does not fit: splices must ascend without overlap (the one before ends at "
+                  "%d), lie inside the %d cells and open no negative gap.",
                   splice.start, splice.end, splice.count, from, length);
     }
     lengthNew += splice.count - (splice.end - splice.start);

@@ -65,17 +65,21 @@ def build_tokenizers(reader):
     vocab = {text: index for index, text in enumerate(tokens)}
     merges = [tuple(merge.split(" ")) for merge in field("ggml.merges")]
     build = {"qwen2": qwen2_tokenizer, "smollm": smollm_tokenizer}[field("ggml.pre")]
-    encoder, plain = build(vocab, merges), build(vocab, merges)
+    encoder = build(vocab, merges)
     encoder.add_tokens(added)
     encoder.chat_template = field("chat_template")
     names = [token.content for token in added]
     if encoder.convert_tokens_to_ids(names) != [vocab[name] for name in names]:
         raise SystemExit("an added token got a new id instead of its own; the tokenizer is built wrongly")
-    return encoder, plain.backend_tokenizer
+    pipeline = json.loads(encoder.backend_tokenizer.to_str())
+    plain = Tokenizer.from_str(json.dumps({**pipeline, "added_tokens": [], "post_processor": None}))
+    if {vocab[name] for name in names} & set(plain.encode("".join(names)).ids):
+        raise SystemExit("the tokenizer without added tokens still recognises one")
+    return encoder, plain
 
 
 def qwen2_tokenizer(vocab, merges):
-    # The class marks <|endoftext|> itself; the rest of its pipeline (NFC, split, byte level) is the publisher's.
+    # transformers' class for these models holds the publisher's pipeline: NFC, split, byte level.
     return Qwen2Tokenizer(vocab=vocab, merges=merges)
 
 

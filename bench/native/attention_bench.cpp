@@ -145,11 +145,12 @@ void report(const Model& model, KvType type, Isa isa, const Case& c, const std::
   const Timing timing = measure(model.shape, type, isa, c);
   const double keys = double(c.rows) * c.depth + double(c.rows) * (c.rows + 1) / 2;
   const double macs = 2.0 * model.shape.headDim * model.shape.heads * keys;
-  const double read = 2.0 * model.shape.kvHeads * model.shape.headDim * double(bytesPerElement(type)) * (c.depth + c.rows);
+  const double cellBytes = 2.0 * model.shape.kvHeads * model.shape.headDim * double(bytesPerElement(type));
+  const double read = cellBytes * (c.depth + c.rows);
   const double best = macs / timing.best * 1e-9, median = macs / timing.median * 1e-9;
   if (json)
-    std::printf("{\"row\":\"%s\",\"ms\":%.4f,\"msBest\":%.4f,\"gmacs\":%.1f,\"gmacsBest\":%.1f,\"kvGBs\":%.1f}\n", row.c_str(),
-                timing.median * 1e3, timing.best * 1e3, median, best, read / timing.median * 1e-9);
+    std::printf("{\"row\":\"%s\",\"ms\":%.4f,\"msBest\":%.4f,\"gmacs\":%.1f,\"gmacsBest\":%.1f,\"kvGBs\":%.1f}\n",
+                row.c_str(), timing.median * 1e3, timing.best * 1e3, median, best, read / timing.median * 1e-9);
   else
     std::printf("| %-58s | %9.3f | %9.3f | %7.1f | %7.1f | %6.1f |\n", row.c_str(), timing.median * 1e3,
                 timing.best * 1e3, median, best, read / timing.median * 1e-9);

@@ -24,9 +24,12 @@ export interface LocalModel {
 /** Throws MODEL_NOT_IMPORTED, UNSUPPORTED_MODEL, and what opening the runner throws. */
 export async function openLocalModel(folder: string, config: Config): Promise<LocalModel> {
   const manifest = readManifest(folder);
-  const engine = await openEngine(folder, manifest, config);
+  // The graph is loaded on a thread of its own; the tokenizer is read meanwhile.
+  const opening = openEngine(folder, manifest, config);
+  const text = Promise.resolve().then(() => readText(folder, manifest));
+  const [engine] = await Promise.all([opening, text.catch(() => {})]);
   try {
-    const { tokenizer, template } = readText(folder, manifest);
+    const { tokenizer, template } = await text;
     const stopTokens = new Set(manifest.tokens.eos);
     const chat = new LocalChat({
       engine,

@@ -52,6 +52,7 @@ export function buildServer(backend: Backend, options: ServerOptions): FastifyIn
   installErrors(app, options.bodyBytes);
   installGuard(app, options);
   app.register(cors, {
+    methods: ["GET", "POST", "DELETE"],
     origin: (origin, done) =>
       done(null, origin !== undefined && isAllowedOrigin(origin, options.allowedHosts)),
   });

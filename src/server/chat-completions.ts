@@ -75,7 +75,7 @@ function refuseUnserved(body: ChatBody): void {
   if (choice !== "auto" && choice !== "none") {
     throw badField("tool_choice", "only auto and none are served: a call cannot be forced");
   }
-  if (typeof body.top_logprobs === "number" && body.logprobs !== true) {
+  if ((body.top_logprobs ?? 0) > 0 && body.logprobs !== true) {
     throw badField("top_logprobs", "needs logprobs: true");
   }
 }

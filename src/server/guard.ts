@@ -12,7 +12,7 @@ export function installGuard(app: FastifyInstance, options: ServerOptions): void
   app.addHook("onRequest", async (request) => {
     checkHost(request, options.allowedHosts);
     // A preflight carries no key, and a health check must work without one.
-    if (isKey === null || request.method === "OPTIONS" || request.url === "/health") return;
+    if (isKey === null || request.method === "OPTIONS" || /^\/health(\?|$)/.test(request.url)) return;
     if (!isKey(presentedKey(request))) throw pocketError("UNAUTHORIZED");
   });
 }

@@ -201,7 +201,8 @@ function reasonOf(
   }
   if (kept + relocated === 0) return `None of the ${lengthOld} resident tokens could stay.`;
   if (cut === 0 && relocated === 0) return `All ${kept} resident tokens stayed; ${computed} were appended.`;
-  if (relocated === 0) return `Text differs from token ${kept} on; ${cut} resident tokens were cut.`;
+  if (relocated === 0)
+    return `Prompt and resident text part at token ${kept}; ${cut} resident tokens were cut.`;
   const mended = repaired > 0 ? ` ${repaired} survivors were recomputed as repair.` : "";
   return `Edited at token ${kept}: ${cut} resident tokens were cut and ${relocated} behind them stayed.${mended}`;
 }

@@ -101,7 +101,7 @@ export class Sessions {
   async makeRoom({ session }: Lease, signal: AbortSignal): Promise<boolean> {
     if (this.#evict()) return true;
     const working = Array.from(this.#sessions.values()).some(
-      (other) => other !== session && other.busy,
+      (other) => other !== session && other.busy && !other.waiting,
     );
     if (!working) return false;
     session.waiting = true;
@@ -133,14 +133,17 @@ export class Sessions {
       const offer = (anonymous && this.#inPlace(session, request)) || this.#forked(session, request);
       if (offer && offer.tokens > (best?.tokens ?? 0)) best = offer;
     }
-    if (best?.fork === undefined && best) return { session: best.session };
+    if (best && best.fork === undefined) return { session: best.session };
     // A name that is taken by a busy session is left to it; this request then goes on under a new one.
     const id = named || anonymous ? `anon-${randomUUID()}` : request.name!;
-    const donor = best?.session;
-    const cells = donor && best?.fork ? donor.sequence.fork(best.fork) : this.engine.create();
-    const spans = donor && best?.fork ? truncate(donor.spans, best.fork) : [];
-    const how = best?.fork ? `Shares ${best.fork} tokens with session ${donor!.id}.` : undefined;
-    return { session: new Session(id, !named && !anonymous, cells, spans), ...(how ? { how } : {}) };
+    const isNamed = !named && !anonymous;
+    if (!best?.fork) return { session: new Session(id, isNamed, this.engine.create()) };
+    const { session: donor, fork } = best;
+    const cells = donor.sequence.fork(fork);
+    return {
+      session: new Session(id, isNamed, cells, truncate(donor.spans, fork)),
+      how: `Shares ${fork} tokens with session ${donor.id}.`,
+    };
   }
 
   /** Reuse by editing the session itself; undefined where that would not be the same conversation. */

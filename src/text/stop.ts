@@ -1,5 +1,6 @@
 // Stop strings of one answer. Text comes in pieces of any size; what comes out is the text in front of the
-// first match, and never a character of the match itself. Only a suffix that may still become a match is held
+// first match, and never a character of the match itself. First is the match that is complete first, the
+// longest of those that end together, so that the result does not depend on how the text was broken up. Only a suffix that may still become a match is held
 // back. It knows text only: tokens and events are the caller's.
 
 export class StopStrings {
@@ -40,9 +41,13 @@ export class StopStrings {
     return released;
   }
 
+  /** Where it starts. */
   #firstMatch(): number | undefined {
-    const places = this.#stops.map((stop) => this.#held.indexOf(stop)).filter((place) => place >= 0);
-    return places.length > 0 ? Math.min(...places) : undefined;
+    const matches = this.#stops
+      .map((stop) => ({ start: this.#held.indexOf(stop), length: stop.length }))
+      .filter(({ start }) => start >= 0)
+      .sort((a, b) => a.start + a.length - (b.start + b.length) || a.start - b.start);
+    return matches[0]?.start;
   }
 
   /** Length of the longest suffix that is a proper prefix of some stop. */

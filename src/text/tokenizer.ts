@@ -30,6 +30,7 @@ export class Tokenizer {
   /** Prefixed by `encode` with `addSpecial`; undefined where the model begins without one. */
   readonly bos: number | undefined;
   readonly #bpe: Bpe;
+  readonly #special: ReadonlySet<number>;
   readonly #idOfAdded: ReadonlyMap<string, number>;
   readonly #addedPattern: RegExp | undefined;
   readonly #bytes: readonly (Uint8Array | undefined)[];
@@ -46,16 +47,22 @@ export class Tokenizer {
     }));
     this.#bpe = new Bpe({ ...(tokenizerJson as object), added_tokens: [] }, tokenizerConfig as object);
     this.#idOfAdded = new Map(this.addedTokens.map(({ content, id }) => [content, id]));
+    this.#special = new Set(this.addedTokens.filter(({ special }) => special).map(({ id }) => id));
     this.#addedPattern = addedPattern(file.added_tokens ?? []);
     this.#bytes = byteTable(vocab, this.addedTokens);
     this.size = this.#bytes.length;
     this.bos = config.add_bos_token === true ? this.#idOfAdded.get(tokenText(config.bos_token)) : undefined;
   }
 
-  /** User text: spelled-out control tokens stay plain text. */
+  /**
+   * User text: spelled-out control tokens stay plain text. A byte for which the vocabulary has no entry is left
+   * out (some small vocabularies lack a few control characters).
+   */
   encodeContent(text: string): Int32Array {
     if (text === "") return new Int32Array(0);
-    return Int32Array.from(this.#bpe.encode(text, { add_special_tokens: false }).ids);
+    const ids: readonly (number | undefined)[] = this.#bpe.encode(text, { add_special_tokens: false }).ids;
+    // Where the file names an unknown token, the library gives its id, which is a control token.
+    return Int32Array.from(ids.filter((id) => id !== undefined && !this.#special.has(id)) as number[]);
   }
 
   /** Text of our own or of an operator: added tokens in it become their ids. */

@@ -103,11 +103,26 @@ describe("native/", () => {
   });
 });
 
-test("no file is longer than 300 lines", () => {
-  const long = [...typescript, ...native]
-    .map((path) => ({ path, lines: read(path).split("\n").length - 1 }))
-    .filter(({ lines }) => lines > 300);
-  expect(long).toEqual([]);
+describe("lines per file", () => {
+  /** Files over the budget, with the reason; each has a ceiling of its own. */
+  const exceptions: Readonly<Record<string, readonly [ceiling: number, reason: string]>> = {
+    "native/addon.cpp": [550, "one wrapper for each call of the floor, and the conversions they share"],
+    "native/attention.cpp": [400, "planning and the reference beside the kernel that both must match"],
+    "native/attention_kernel.h": [450, "one template that every instruction set instantiates"],
+  };
+  const budget = (path: string) => exceptions[path]?.[0] ?? (path.startsWith("test/") ? 500 : 300);
+
+  test("stay in the budget: 300 for sources, 500 for tests", () => {
+    const long = [...typescript, ...native]
+      .map((path) => ({ path, lines: read(path).split("\n").length - 1 }))
+      .filter(({ path, lines }) => lines > budget(path));
+    expect(long).toEqual([]);
+  });
+
+  test("exceed it only where an exception still needs to", () => {
+    const idle = Object.keys(exceptions).filter((path) => read(path).split("\n").length - 1 <= 300);
+    expect(idle).toEqual([]);
+  });
 });
 
 test("every source file opens with what it is for", () => {

@@ -38,7 +38,8 @@ describe("half-precision numbers", () => {
   it("survive f16 → f32 → f16 for every bit pattern that is a number", () => {
     for (let bits = 0; bits < 65536; bits++) {
       const value = f16Values[bits]!;
-      if (!Number.isNaN(value) && f16Bits(value) !== bits) expect([bits, f16Bits(value)]).toEqual([bits, bits]);
+      if (!Number.isNaN(value) && f16Bits(value) !== bits)
+        expect([bits, f16Bits(value)]).toEqual([bits, bits]);
     }
   });
 

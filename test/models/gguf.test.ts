@@ -79,11 +79,16 @@ describe("openGguf", () => {
     for (const offset of [8, 16]) {
       const bytes = Buffer.from(small);
       bytes.writeBigUInt64LE(0x7fff_ffff_ffff_ffffn, offset);
-      expect(failure(bytes)).toMatchObject({ code: "BAD_GGUF", message: expect.stringContaining("bytes follow") });
+      expect(failure(bytes)).toMatchObject({
+        code: "BAD_GGUF",
+        message: expect.stringContaining("bytes follow"),
+      });
     }
     const array = Buffer.from(small);
     array.writeBigUInt64LE(1n << 40n, at("words") + "words".length + 8);
-    expect((failure(array) as PocketError).message).toContain("the number of items of 'words' is 1099511627776");
+    expect((failure(array) as PocketError).message).toContain(
+      "the number of items of 'words' is 1099511627776",
+    );
   });
 
   it("refuses foreign files and versions", () => {

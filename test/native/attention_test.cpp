@@ -36,7 +36,7 @@ void checkClose(const std::vector<float>& got, const std::vector<float>& wanted,
   if (!finite) check::fail(__FILE__, __LINE__, what + ": not finite");
   if (!(largest <= bound.largest)) check::fail(__FILE__, __LINE__, what + ": off by " + std::to_string(largest));
   if (!(sum <= bound.mean * static_cast<double>(got.size())))
-    check::fail(__FILE__, __LINE__, what + ": off by " + std::to_string(sum / static_cast<double>(got.size())) + " on average");
+    check::fail(__FILE__, __LINE__, what + ": off by " + std::to_string(sum) + " over " + std::to_string(got.size()));
 }
 
 void checkAgainstReference(Size size, const std::vector<Plan>& plans, unsigned seed) {

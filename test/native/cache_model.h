@@ -4,12 +4,28 @@
 // over from the cache under test; which pages they may come from is checked.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <set>
 #include <vector>
 
 #include "cache.h"
+
+// Whether two snapshots agree in every field.
+inline bool same(const pocket::CacheSnapshot& a, const pocket::CacheSnapshot& b) {
+  const auto sameCell = [](const pocket::Cell& x, const pocket::Cell& y) {
+    return x.slot == y.slot && x.birth == y.birth && x.filled == y.filled && x.adopted == y.adopted;
+  };
+  const auto sameSequence = [&](const pocket::SequenceSnapshot& x, const pocket::SequenceSnapshot& y) {
+    return x.id == y.id && x.tokens == y.tokens && x.gapTokens == y.gapTokens && x.filledHead == y.filledHead &&
+           x.exactLength == y.exactLength && x.open.page == y.open.page && x.open.used == y.open.used &&
+           x.open.lending == y.open.lending &&
+           std::equal(x.cells.begin(), x.cells.end(), y.cells.begin(), y.cells.end(), sameCell);
+  };
+  return a.pagesFree == b.pagesFree && a.standing == b.standing && a.lendings == b.lendings && a.written == b.written &&
+         std::equal(a.sequences.begin(), a.sequences.end(), b.sequences.begin(), b.sequences.end(), sameSequence);
+}
 
 struct ModelCell {
   int32_t slot = -1;
@@ -105,7 +121,8 @@ struct CacheModel {
     const ModelSequence& sequence = sequences.at(id);
     for (size_t i = 0; i < sequence.size(); i++) {
       const ModelCell& cell = sequence[i];
-      if (!cell.filled || cell.hash != hashOf(prefix, cell.token, static_cast<int32_t>(i))) return static_cast<int32_t>(i);
+      const int32_t position = static_cast<int32_t>(i);
+      if (!cell.filled || cell.hash != hashOf(prefix, cell.token, position)) return position;
       prefix = hashOf(prefix ^ cell.hash, 0, 0);
     }
     return static_cast<int32_t>(sequence.size());

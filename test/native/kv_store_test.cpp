@@ -53,7 +53,10 @@ double nearestHalf(const std::vector<double>& all, double x) {
 
 std::vector<float> spread(std::mt19937& random) {
   std::vector<float> key(kDim);
-  for (float& x : key) x = std::ldexp(static_cast<float>(random()) / 4294967296.0f - 0.5f, static_cast<int>(random() % 46) - 28);
+  for (float& x : key) {
+    const float mantissa = static_cast<float>(random()) / 4294967296.0f - 0.5f;
+    x = std::ldexp(mantissa, static_cast<int>(random() % 46) - 28);
+  }
   return key;
 }
 
@@ -79,7 +82,8 @@ TEST("f16 rounds to the nearest half, ties to even, and to infinity beyond the l
   }
   std::vector<float> ties(kDim);
   for (int base : {0, 1, 2, 1022, 1023, 1024, 1025, 30000, 31742}) {
-    for (int d = 0; d < kDim; d++) ties[d] = static_cast<float>((all[base] + all[base + 1]) / 2) * (d % 2 == 0 ? 1 : -1);
+    const float tie = static_cast<float>((all[base] + all[base + 1]) / 2);
+    for (int d = 0; d < kDim; d++) ties[d] = d % 2 == 0 ? tie : -tie;
     const std::vector<float> back = stored(KvType::kF16, ties);
     for (int d = 0; d < kDim; d++) CHECK_EQ(double{back[d]}, nearestHalf(all, ties[d]));
   }

@@ -227,6 +227,12 @@ describe("the guard", () => {
     const response = await listed.inject({ method: "POST", url: "/v1/completions", headers, payload });
     expect(response.statusCode).toBe(200);
     expect(response.headers["access-control-allow-origin"]).toBe("http://box.lan:3000");
+    const preflight = await listed.inject({
+      method: "OPTIONS",
+      url: "/v1/sessions/abc",
+      headers: { ...headers, "access-control-request-method": "DELETE" },
+    });
+    expect(preflight.headers["access-control-allow-methods"]).toContain("DELETE");
     await listed.close();
   });
 

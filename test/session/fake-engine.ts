@@ -1,6 +1,7 @@
 // A scripted engine for tests of the session room: cells are plain objects in plain arrays, the model is a
 // function of the tokens. It keeps the contract of src/engine/job.ts strictly and throws where a caller breaks
 // it. It knows, cell by cell, whether a cold prefill would give the same, which is what exactness means.
+import { Answer } from "../../src/engine/answer.ts";
 import type { EnginePort, Generated, Job, SequencePort } from "../../src/engine/job.ts";
 import { pocketError } from "../../src/errors.ts";
 
@@ -21,7 +22,7 @@ export class FakeEngine implements EnginePort {
   tokensComputed = 0;
   /** Tokens computed between two turns of the event loop. */
   stepTokens = 64;
-  /** Steps wait for it, when set: lets a test stop the clock. */
+  /** Edits and steps wait for it, when set: lets a test stop the clock. */
   gate: Promise<void> | undefined;
   failure: Error | undefined;
   readonly jobs: Job[] = [];
@@ -94,26 +95,41 @@ export class FakeSequence implements SequencePort {
     checkSplices(job, this.cells.length);
     this.#running = true;
     this.engine.jobs.push(job);
-    return this.#run(job);
+    let left = false;
+    const answer: Answer = new Answer(async () => {
+      left = true;
+      await done;
+    });
+    const done = this.#run(job, answer, () => left);
+    return answer;
   }
 
-  async *#run(job: Job): AsyncGenerator<Generated, void, undefined> {
+  /** Runs ahead of the reader, as the engine does: what is sampled waits until it is read. */
+  async #run(job: Job, answer: Answer, hasLeft: () => boolean): Promise<void> {
+    const stopIfLeft = () => {
+      if (job.signal?.aborted || hasLeft()) throw pocketError("CANCELLED");
+    };
+    let failure: Error | undefined;
     try {
-      if (job.signal?.aborted) throw pocketError("CANCELLED");
+      // The edit waits for the step under way.
+      if (this.engine.gate) await this.engine.gate;
+      stopIfLeft();
       this.#edit(job);
-      await this.#prefill(job);
+      await this.#prefill(stopIfLeft);
       for (let count = 0; count < job.maxTokens; ) {
         const token = this.engine.model(this.tokens);
-        yield { token, logprob: -0.5, top: [{ token, logprob: -0.5 }].slice(0, job.top) };
-        if (++count === job.maxTokens || job.stopTokens.has(token)) return;
+        answer.push({ token, logprob: -0.5, top: [{ token, logprob: -0.5 }].slice(0, job.top) });
+        if (++count === job.maxTokens || job.stopTokens.has(token)) break;
         this.#append(token);
         await this.engine.step();
-        if (job.signal?.aborted) throw pocketError("CANCELLED");
+        stopIfLeft();
       }
-    } finally {
-      this.cells.length = this.length;
-      this.#running = false;
+    } catch (cause) {
+      failure = cause as Error;
     }
+    this.cells.length = this.length;
+    this.#running = false;
+    answer.end(failure);
   }
 
   #edit({ splices }: Job): void {
@@ -133,11 +149,11 @@ export class FakeSequence implements SequencePort {
     this.cells = cells;
   }
 
-  async #prefill(job: Job): Promise<void> {
+  async #prefill(stopIfLeft: () => void): Promise<void> {
     const gaps = this.cells.filter(({ filled }) => !filled);
     for (let at = 0; at < gaps.length; at += this.engine.stepTokens) {
       await this.engine.step();
-      if (job.signal?.aborted) throw pocketError("CANCELLED");
+      stopIfLeft();
       for (const cell of gaps.slice(at, at + this.engine.stepTokens)) this.#fill(cell);
     }
   }

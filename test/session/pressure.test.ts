@@ -198,6 +198,51 @@ describe("clients that come, edit, leave and come back", () => {
   });
 });
 
+describe("clients that ask all at once", () => {
+  const opening = user(filler("shared ", 80));
+  const asked = fc.record({
+    turns: fc.array(fc.nat(3), { minLength: 1, maxLength: 4 }),
+    name: fc.option(fc.constantFrom("x", "y"), { nil: undefined }),
+    maxTokens: fc.integer({ min: 1, max: 30 }),
+    leaves: fc.boolean(),
+  });
+
+  it("get what each would get alone, whoever leaves and however small the pool", async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(asked, { minLength: 2, maxLength: 6 }),
+        fc.boolean(),
+        async (requests, tight) => {
+          const { chat, engine } = set(tight ? 700 : 1 << 20, 3);
+          engine.stepTokens = 32;
+          const serve = async ({ turns, name, maxTokens, leaves }: (typeof requests)[number]) => {
+            const messages = [opening, ...turns.map((turn) => user(filler(`${turn} `, 30 + turn)))];
+            const expected = expectedAnswer(engine, chat.applyTemplate(messages).tokens, maxTokens);
+            let answer = "";
+            const session = name === undefined ? {} : { session: name };
+            for await (const event of chat.chat({ messages, maxTokens, ...session })) {
+              if (event.type === "text-delta") answer += event.text;
+              if (leaves && event.type === "text-delta") return;
+            }
+            expect(answer).toBe(text.tokenizer.decode(expected));
+          };
+          const ends = await Promise.allSettled(requests.map(serve));
+          for (const end of ends) {
+            if (end.status === "rejected")
+              expect([tight, (end.reason as PocketError).code]).toEqual([true, "CACHE_FULL"]);
+          }
+          expect(chat.list().every(({ busy }) => !busy)).toBe(true);
+          expect(chat.list().length).toBeLessThanOrEqual(3);
+          for (const { id } of chat.list()) chat.delete(id);
+          expect(engine.sequences.size).toBe(0);
+          expect(engine.tokensFree).toBe(engine.capacity);
+        },
+      ),
+      { numRuns: 60 },
+    );
+  });
+});
+
 function expectedAnswer(engine: FakeEngine, prompt: readonly number[], count: number): number[] {
   const tokens = [...prompt];
   for (let at = 0; at < count; at++) tokens.push(engine.model(tokens));

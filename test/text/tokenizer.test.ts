@@ -1,6 +1,7 @@
 import { Tokenizer as Library } from "@huggingface/tokenizers";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { alphabetCharacter } from "../../src/text/bytes.ts";
 import { Decoder } from "../../src/text/decoder.ts";
 import { Tokenizer } from "../../src/text/tokenizer.ts";
 import { smallText, smallTokenizerFiles } from "./small.ts";
@@ -46,6 +47,14 @@ describe("the tokenizer", () => {
       Array.from(new TextEncoder().encode("🫠")),
     );
     expect(tokenizer.bytesOf(tokenizer.size + 5)).toHaveLength(0);
+  });
+
+  it("leaves out a byte that the vocabulary lacks, even if the file names an unknown token", () => {
+    const [file, config] = smallTokenizerFiles() as [{ model: { vocab: Record<string, number> } }, unknown];
+    const { [alphabetCharacter(0)]: _, ...vocab } = file.model.vocab;
+    const lacking = new Tokenizer({ ...file, model: { ...file.model, vocab, unk_token: "<|end|>" } }, config);
+    expect(lacking.encodeContent("a\u0000b")).toEqual(lacking.encodeContent("ab"));
+    expect(lacking.decode(lacking.encodeContent("a\u0000b"))).toBe("ab");
   });
 
   it("refuses a tokenizer that is not byte-level BPE and says what it is", () => {

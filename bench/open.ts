@@ -1,0 +1,58 @@
+// Opens a model folder as the server would, or just its runner, with a pool as large as the benchmark needs.
+import { join } from "node:path";
+import {
+  type Manifest,
+  modelFolderName,
+  readManifest,
+  type WeightFormat,
+  weightFormats,
+} from "../models/manifest.ts";
+import { type LocalModel, openLocalModel } from "../src/commands/local-model.ts";
+import { packageRoot, runtimeLibrary } from "../src/commands/package-root.ts";
+import { Config } from "../src/config.ts";
+import { type KvType, openRunner, type Runner } from "../src/engine/addon.ts";
+
+/** `id` or `id.format`; the format is the configured one if it is not named. */
+export function folderOf(name: string): string {
+  const config = Config.read({ flags: {}, environment: process.env });
+  const format = weightFormats.find((candidate) => name.endsWith(`.${candidate}`));
+  const id = format ? name.slice(0, -format.length - 1) : name;
+  const chosen = format ?? (config.text("weights") as WeightFormat);
+  return join(config.text("models.dir"), modelFolderName(id, chosen));
+}
+
+export interface RunnerChoice {
+  readonly tokens: number;
+  readonly kvType: KvType;
+  readonly activations: keyof Manifest["graphs"];
+}
+
+export async function openBenchRunner(
+  folder: string,
+  choice: RunnerChoice,
+): Promise<{ runner: Runner; manifest: Manifest }> {
+  const root = packageRoot();
+  const manifest = readManifest(folder);
+  const runner = await openRunner(
+    {
+      model: {
+        ...manifest.shapes,
+        graph: join(folder, manifest.graphs[choice.activations]),
+        ropeBase: manifest.rope.base,
+      },
+      runtime: runtimeLibrary(root),
+      device: "cpu",
+      pages: Math.ceil(choice.tokens / 16),
+      pageSize: 16,
+      kvType: choice.kvType,
+      threads: Config.read({ flags: {}, environment: process.env }).number("threads"),
+    },
+    root,
+  );
+  return { runner, manifest };
+}
+
+export async function openBenchServer(folder: string, tokens: number): Promise<LocalModel> {
+  const config = Config.read({ flags: { "cache.tokens": String(tokens) }, environment: process.env });
+  return openLocalModel(folder, config);
+}

@@ -1,0 +1,52 @@
+// Rows for people (a Markdown table on standard output) and for machines (one JSON object a line, appended to
+// bench/results/<name>.jsonl with the machine beside each row).
+import { appendFileSync, mkdirSync } from "node:fs";
+import { join } from "node:path";
+import type { Machine } from "./machine.ts";
+
+export type Row = Readonly<Record<string, string | number>>;
+
+export class Report {
+  readonly #rows: Row[] = [];
+  readonly #file: string;
+
+  constructor(
+    private readonly name: string,
+    private readonly machine: Machine,
+    root: string,
+  ) {
+    const folder = join(root, "bench", "results");
+    mkdirSync(folder, { recursive: true });
+    this.#file = join(folder, `${name}.jsonl`);
+  }
+
+  /** Written at once, so that an interrupted run keeps what it measured. */
+  add(row: Row): void {
+    this.#rows.push(row);
+    const stamp = { bench: this.name, at: new Date().toISOString(), ...row, machine: this.machine };
+    appendFileSync(this.#file, `${JSON.stringify(stamp)}\n`);
+    process.stderr.write(`${Object.values(row).join(" · ")}\n`);
+  }
+
+  print(): void {
+    const columns = [...new Set(this.#rows.flatMap((row) => Object.keys(row)))];
+    const cells = this.#rows.map((row) => columns.map((column) => shown(row[column])));
+    const { cpu, cores, features, commit } = this.machine;
+    process.stdout.write(`${cpu}, ${cores} cores, ${features.join(" ")}; commit ${commit}\n\n`);
+    for (const line of [columns, columns.map(() => "---"), ...cells])
+      process.stdout.write(`| ${line.join(" | ")} |\n`);
+  }
+}
+
+function shown(value: string | number | undefined): string {
+  if (typeof value !== "number") return value ?? "";
+  if (Number.isInteger(value)) return String(value);
+  return Math.abs(value) >= 100 ? value.toFixed(0) : value.toPrecision(3);
+}
+
+/** Of an odd or even count; NaN of none. */
+export function median(values: readonly number[]): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  const middle = sorted.length / 2;
+  return sorted.length % 2 === 1 ? sorted[Math.floor(middle)]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
+}

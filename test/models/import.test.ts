@@ -1,0 +1,310 @@
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { openGguf } from "../../models/gguf.ts";
+import { importGguf } from "../../models/import.ts";
+import { readManifest, type WeightFormat } from "../../models/manifest.ts";
+import { decodeModel, encodeModel } from "../../models/onnx.ts";
+import { ensureTinyModel, type TinyOptions, tinyGguf } from "../../models/tiny.ts";
+import type { PocketError } from "../../src/errors.ts";
+import { openColdPrefill } from "./cold_prefill.ts";
+import { naiveLogits } from "./naive_decoder.ts";
+
+let folder: string;
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), "pocket-import-"));
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const prompt = Array.from({ length: 24 }, (_, i) => (i * 37 + 11) % 270);
+
+/** Largest difference of logits between the imported folder and plain loops over its source file. */
+async function distance(options: Partial<TinyOptions>, kind: "int8" | "f32"): Promise<number> {
+  const source = join(folder, "source.gguf");
+  writeFileSync(source, tinyGguf(options));
+  const gguf = openGguf(source);
+  const expected = naiveLogits(gguf, prompt);
+  gguf.close();
+  const cold = await openColdPrefill(await ensureTinyModel(folder, options), kind);
+  const rows = [23, 0, 7];
+  const logits = await cold.logits(prompt, rows);
+  await cold.close();
+  const wanted = rows.flatMap((row) => expected[row]!);
+  expect(logits.length).toBe(wanted.length);
+  return wanted.reduce((worst, value, i) => Math.max(worst, Math.abs(value - logits[i]!)), 0);
+}
+
+describe("an imported model", () => {
+  for (const family of ["qwen2", "llama"] as const)
+    for (const tied of [false, true]) {
+      const base = { family, tied, id: `tiny-${family}-${tied}`, seed: 3 };
+      const what = `${family}${tied ? " with tied embedding" : ""}`;
+      it(`computes what plain loops compute from the same file (${what}, f32)`, async () => {
+        expect(await distance({ ...base, source: "f32", weights: "f32" }, "f32")).toBeLessThan(2e-4);
+        expect(await distance({ ...base, source: "mixed", weights: "f32" }, "f32")).toBeLessThan(2e-4);
+      });
+      it(`stays near with exact weights of every block type (${what})`, async () => {
+        // F16 and offset types are rounded to 8 bits; everything else is bit-true.
+        expect(await distance({ ...base, source: "mixed", weights: "exact" }, "f32")).toBeLessThan(0.25);
+        expect(await distance({ ...base, source: "mixed", weights: "exact" }, "int8")).toBeLessThan(1);
+      });
+    }
+
+  it("has a manifest that says which tensors are bit-true and how far the others are", async () => {
+    const made = await ensureTinyModel(folder, { id: "told", source: "mixed", weights: "exact" });
+    const { shapes, weights, tokens, rope, splice } = readManifest(made);
+    expect(shapes).toMatchObject({ layers: 2, hidden: 64, heads: 4, kvHeads: 2, headDim: 16, vocab: 279 });
+    expect([rope.base, splice, tokens.bos]).toEqual([10_000, true, null]);
+    const told = Object.fromEntries(weights.tensors.map((tensor) => [tensor.name, tensor]));
+    for (const name of ["token_embd", "output", "blk.0.attn_q", "blk.0.attn_output", "blk.1.ffn_down"])
+      expect(told[`${name}.weight`]).toMatchObject({ bitTrue: true, maxErrorSteps: 0 });
+    for (const name of ["attn_k", "ffn_gate", "ffn_up"]) {
+      const { bitTrue, maxErrorSteps, stored } = told[`blk.0.${name}.weight`]!;
+      expect([bitTrue, stored]).toEqual([false, "int8 block 32 zero points"]);
+      expect(maxErrorSteps).toBeLessThan(0.501);
+    }
+    expect(told["blk.0.attn_output.weight"]!.stored).toBe("int4 block 32");
+    expect(told["blk.0.ffn_down.weight"]!.stored).toBe("int8 block 16");
+  });
+
+  it("is smaller in every format that says so, and loads in each", async () => {
+    const bits: Record<string, number> = {};
+    for (const weights of ["f32", "int8", "int4"] satisfies WeightFormat[]) {
+      const made = await ensureTinyModel(folder, { id: "sized", source: "mixed", weights });
+      bits[weights] = readManifest(made).weights.bitsPerWeight;
+      const cold = await openColdPrefill(made, "int8");
+      const logits = await cold.logits(prompt, [23]);
+      await cold.close();
+      expect(logits.every(Number.isFinite)).toBe(true);
+    }
+    expect(bits.f32).toBe(32);
+    expect(bits.int8).toBe(9);
+    // Embedding and head stay at 8 bits, and are most of the tiny model.
+    expect(bits.int4).toBeGreaterThan(5.25);
+    expect(bits.int4).toBeLessThan(7);
+  });
+
+  it("has graphs whose encoding is undone by decoding, with aligned tensors that do not overlap", async () => {
+    const made = await ensureTinyModel(folder, {
+      id: "graphs",
+      tied: true,
+      source: "mixed",
+      weights: "exact",
+    });
+    const bytes = readFileSync(join(made, "graph.int8.onnx"));
+    const graph = decodeModel(bytes);
+    expect(Buffer.from(encodeModel(graph)).equals(bytes)).toBe(true);
+    expect(
+      graph.nodes
+        .filter(({ operator }) => operator === "PagedAttention")
+        .map(({ attributes }) => attributes.layer),
+    ).toEqual([{ int: 0 }, { int: 1 }]);
+    const spans = graph.tensors.map(({ offset, bytes: length }) => [offset, offset + length] as const);
+    expect(spans.every(([start]) => start % 4096 === 0)).toBe(true);
+    const distinct = [...new Map(spans).entries()].sort(([a], [b]) => a - b);
+    for (const [i, [start]] of distinct.entries())
+      if (i > 0) expect(start).toBeGreaterThanOrEqual(distinct[i - 1]![1]);
+    // The tied table is one array under two shapes.
+    expect(spans.length).toBe(distinct.length + 1);
+  });
+
+  it("is made again only when its options change", async () => {
+    const made = await ensureTinyModel(folder, { id: "again" });
+    const first = readManifest(made).digest;
+    rmSync(join(made, "tokenizer.json"));
+    await ensureTinyModel(folder, { id: "again" });
+    expect(existsSync(join(made, "tokenizer.json"))).toBe(false);
+    await ensureTinyModel(folder, { id: "again", seed: 2 });
+    expect(existsSync(join(made, "tokenizer.json"))).toBe(true);
+    expect(readManifest(made).digest).not.toBe(first);
+  });
+});
+
+async function refusal(bytes: Uint8Array): Promise<PocketError> {
+  const into = join(folder, "refused");
+  mkdirSync(into, { recursive: true });
+  const file = join(folder, "refused.gguf");
+  writeFileSync(file, bytes);
+  const cause = await importGguf({ file, id: "refused", weights: "exact", into }).then(
+    () => undefined,
+    (failure: unknown) => failure,
+  );
+  expect(readdirSync(into)).toEqual([]);
+  return cause as PocketError;
+}
+
+/** The tiny file with a name replaced by another of the same length. */
+function renamed(from: string, to: string): Uint8Array {
+  const bytes = Buffer.from(tinyGguf());
+  const at = bytes.indexOf(from);
+  expect([at > 0, to.length]).toEqual([true, from.length]);
+  bytes.write(to, at);
+  return bytes;
+}
+
+const withMetadata = (metadata: TinyOptions["metadata"]) => tinyGguf({ metadata });
+
+/** A qwen2 file that claims to be a llama: its biases would be ignored. */
+function disguised(): Uint8Array {
+  const claims = {
+    "general.architecture": "llama",
+    "llama.block_count": 2,
+    "llama.context_length": 2048,
+    "llama.embedding_length": 64,
+    "llama.feed_forward_length": 256,
+    "llama.attention.head_count": 4,
+    "llama.attention.head_count_kv": 2,
+    "llama.attention.layer_norm_rms_epsilon": { float: 1e-6 },
+  };
+  return withMetadata(claims);
+}
+
+function notFinite(): Uint8Array {
+  const bytes = Buffer.from(tinyGguf());
+  bytes.writeFloatLE(Number.NaN, bytes.length - 64);
+  return bytes;
+}
+
+describe("an import that is refused leaves nothing behind and says", () => {
+  const unsupported: readonly (readonly [string, () => Uint8Array, RegExp])[] = [
+    [
+      "which architectures are served",
+      () => withMetadata({ "general.architecture": "rwkv9" }),
+      /'rwkv9' is not served; qwen2 and llama/,
+    ],
+    [
+      "that recurrent layers are not",
+      () => withMetadata({ "general.architecture": "qwen35" }),
+      /'qwen35' is not served/,
+    ],
+    [
+      "how wide a sliding window is",
+      () => withMetadata({ "qwen2.attention.sliding_window": 512 }),
+      /sliding window of 512 tokens/,
+    ],
+    ["how many experts there are", () => withMetadata({ "qwen2.expert_count": 8 }), /8 experts/],
+    [
+      "which rotary scheme cannot be shifted",
+      () => withMetadata({ "qwen2.rope.scaling.type": "dynamic", "qwen2.rope.scaling.factor": { float: 2 } }),
+      /'dynamic', factor 2\), a rotary scheme we cannot shift/,
+    ],
+    [
+      "that scaled positions are not computed",
+      () => withMetadata({ "qwen2.rope.scaling.type": "linear", "qwen2.rope.scaling.factor": { float: 4 } }),
+      /'linear', factor 4/,
+    ],
+    [
+      "that part of a head is not turned",
+      () => withMetadata({ "qwen2.rope.dimension_count": 8 }),
+      /turns 8 of 16 dimensions/,
+    ],
+    [
+      "which pre-tokenizers are known",
+      () => withMetadata({ "tokenizer.ggml.pre": "dbrx" }),
+      /'dbrx'; qwen2, smollm/,
+    ],
+    [
+      "which tokenizer is read",
+      () => withMetadata({ "tokenizer.ggml.model": "llama" }),
+      /tokenizer is 'llama'; byte-level BPE/,
+    ],
+    [
+      "which tensors would be ignored",
+      disguised,
+      /6 tensors that a plain llama model does not \(first: 'blk\.0\.attn_q\.bias'\)/,
+    ],
+  ];
+  for (const [what, make, message] of unsupported)
+    it(what, async () => {
+      const cause = await refusal(make());
+      expect(cause).toMatchObject({ code: "UNSUPPORTED_MODEL" });
+      expect(cause.message).toMatch(message);
+    });
+
+  const broken: readonly (readonly [string, () => Uint8Array, RegExp])[] = [
+    [
+      "which metadata is missing",
+      () => renamed("qwen2.block_count", "qwen2.block_cnt__"),
+      /qwen2\.block_count is missing/,
+    ],
+    [
+      "which count makes no sense",
+      () => withMetadata({ "qwen2.attention.head_count": 0 }),
+      /head_count is 0/,
+    ],
+    [
+      "which heads do not divide",
+      () => withMetadata({ "qwen2.attention.head_count_kv": 3 }),
+      /4 heads do not divide among 3/,
+    ],
+    [
+      "which tensor has other dimensions",
+      () => withMetadata({ "qwen2.feed_forward_length": 128 }),
+      /'blk\.0\.ffn_gate\.weight' is \[64,256\]; the metadata asks for \[64,128\]/,
+    ],
+    [
+      "which tensor is missing",
+      () => renamed("blk.1.ffn_up.weight", "blk.7.ffn_up.weight"),
+      /no tensor 'blk\.1\.ffn_up\.weight'/,
+    ],
+    ["which tensor holds no number", notFinite, /'output\.weight' holds a number that is not finite/],
+    [
+      "which token does not exist",
+      () => withMetadata({ "tokenizer.ggml.eos_token_id": 9999 }),
+      /eos_token_id is 9999; there are 279 tokens/,
+    ],
+    ["where a truncated file ends", () => tinyGguf().subarray(0, 200_000), /the file ends at 200000/],
+  ];
+  for (const [what, make, message] of broken)
+    it(what, async () => {
+      const cause = await refusal(make());
+      expect(cause).toMatchObject({ code: "BAD_GGUF" });
+      expect(cause.message).toMatch(message);
+    });
+
+  it("nothing at all when it is cancelled half-way", async () => {
+    const into = join(folder, "cancelled");
+    const file = join(folder, "cancelled.gguf");
+    writeFileSync(file, tinyGguf());
+    const stop = new AbortController();
+    let reports = 0;
+    const onProgress = () => {
+      if (++reports === 5) stop.abort();
+    };
+    const running = importGguf({ file, id: "c", weights: "exact", into, onProgress, signal: stop.signal });
+    await expect(running).rejects.toThrow(/abort/);
+    expect(readdirSync(into)).toEqual([]);
+  });
+
+  it("where the remains of a dead import were, they are swept", async () => {
+    const into = join(folder, "swept");
+    mkdirSync(join(into, "tiny.f32.partial-999999999-x"), { recursive: true });
+    await ensureTinyModel(into);
+    expect(readdirSync(into)).toEqual(["tiny.f32"]);
+  });
+});
+
+describe("readManifest", () => {
+  it("says which folder has no model", () => {
+    expect(() => readManifest(join(folder, "nobody.exact"))).toThrow(/'nobody\.exact' is not in/);
+  });
+
+  it("says which field of a manifest is wrong", async () => {
+    const made = await ensureTinyModel(folder, { id: "spoilt" });
+    const file = join(made, "manifest.json");
+    const manifest = JSON.parse(readFileSync(file, "utf8"));
+    writeFileSync(file, JSON.stringify({ ...manifest, shapes: { ...manifest.shapes, heads: "four" } }));
+    expect(() => readManifest(made)).toThrow(/shapes\.heads/);
+    writeFileSync(file, "{");
+    expect(() => readManifest(made)).toThrow(/is not a manifest/);
+  });
+});

@@ -1,0 +1,96 @@
+import { describe, expect, it } from "vitest";
+import { hashing } from "./fake-engine.ts";
+import { ask, assistant, collect, localChat, long, says, system, user } from "./local-chat.ts";
+
+describe("sessions", () => {
+  it("leave a long conversation alone when another one begins with the same system text", async () => {
+    const { chat } = localChat(hashing(256));
+    const a = [
+      system,
+      user(long("a")),
+      assistant(long("b")),
+      user(long("c")),
+      assistant(long("d")),
+      user(long("e")),
+      assistant(long("f")),
+      user("a"),
+    ];
+    const first = await ask(chat, { messages: a, maxTokens: 4 });
+    const other = await ask(chat, { messages: [system, user("something else entirely")], maxTokens: 4 });
+    expect(other.bill.session).not.toBe(first.bill.session);
+    expect(other.bill.kept).toBeGreaterThan(40);
+    expect(other.bill.reason).toContain(`with session ${first.bill.session}.`);
+    const again = await ask(chat, { messages: a, maxTokens: 4 });
+    expect(again.bill).toMatchObject({ session: first.bill.session, computed: 1 });
+  });
+
+  it("with a name serve only who names them; others share their exact cells by a fork", async () => {
+    const { chat } = localChat(says("one", "two", "three"));
+    const messages = [system, user(long("a"))];
+    await ask(chat, { messages, session: "mine" });
+    const anonymous = await ask(chat, { messages: [...messages, assistant("one"), user("b")] });
+    expect(anonymous.bill.session).toMatch(/^anon-/);
+    expect(anonymous.bill.kept).toBeGreaterThan(100);
+    const named = await ask(chat, { messages: [...messages, assistant("one"), user("c")], session: "mine" });
+    expect(named.bill.session).toBe("mine");
+    expect(chat.list().map(({ id }) => id)).toContain("mine");
+  });
+
+  it("never share cells beyond the exact length with somebody else", async () => {
+    const { chat, engine } = localChat(says("one", "two", "three"));
+    const old = [system, user(long("a")), assistant(long("b")), user(long("c"))];
+    await ask(chat, { messages: old, session: "mine" });
+    const edited = [system, user("Summary."), ...old.slice(2)];
+    const mine = await ask(chat, { messages: edited, session: "mine" });
+    expect(mine.bill.stale).toBeGreaterThan(200);
+    const other = await ask(chat, { messages: edited });
+    expect(other.bill.stale).toBe(0);
+    const [, sequence] = [...engine.sequences];
+    expect(sequence!.exactLength).toBe(sequence!.length);
+  });
+
+  it("that are busy are forked, and both answers are those of a lone run", async () => {
+    const model = hashing(256);
+    const { chat } = localChat(model);
+    const messages = [system, user(long("a"))];
+    const alone = await ask(localChat(model).chat, { messages: [...messages, user("b")], maxTokens: 20 });
+    await ask(chat, { messages, session: "s", maxTokens: 3 });
+    const slow = chat.chat({ messages: [...messages, user("c")], session: "s", maxTokens: 40 });
+    await slow.next();
+    await slow.next();
+    const other = await ask(chat, { messages: [...messages, user("b")], session: "s", maxTokens: 20 });
+    expect(other.answer).toBe(alone.answer);
+    expect(other.bill.session).not.toBe("s");
+    expect(other.bill.kept).toBeGreaterThan(100);
+    const rest = await collect(slow);
+    expect(rest.at(-1)).toMatchObject({
+      type: "answer-finished",
+      completionTokens: 40,
+      bill: { session: "s" },
+    });
+  });
+
+  it("go, least recently used first, when there are more than may be kept", async () => {
+    const { chat, engine } = localChat(says("x"), { sessionsMax: 2 });
+    for (const session of ["a", "b"]) await ask(chat, { messages: [user(session)], session });
+    await ask(chat, { messages: [user("a")], session: "a" });
+    await ask(chat, { messages: [user("c")], session: "c" });
+    expect(chat.list().map(({ id }) => id)).toEqual(["a", "c"]);
+    expect(engine.sequences.size).toBe(2);
+  });
+
+  it("can be deleted, also while they answer, and only if they exist", async () => {
+    const { chat, engine } = localChat(hashing(256));
+    expect(() => chat.delete("s")).toThrow(expect.objectContaining({ code: "SESSION_NOT_FOUND" }));
+    await ask(chat, { messages: [user("a")], session: "s", maxTokens: 2 });
+    chat.delete("s");
+    expect(engine.sequences.size).toBe(0);
+    const events = chat.chat({ messages: [user("a")], session: "s" });
+    await events.next();
+    await events.next();
+    chat.delete("s");
+    await expect(collect(events)).rejects.toMatchObject({ code: "CANCELLED" });
+    expect(engine.sequences.size).toBe(0);
+    expect(chat.list()).toEqual([]);
+  });
+});
