@@ -1,6 +1,6 @@
 // The prompts of real models, rendered and encoded here, against the ids that the publisher's own pipeline gives
 // for the same messages (test/golden, made by scripts/golden.py).
-import { existsSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { PromptMessage, PromptTool } from "../../src/text/prompt.ts";
@@ -8,6 +8,7 @@ import { Renderer } from "../../src/text/render.ts";
 import { tokensOf } from "../../src/text/span.ts";
 import { ChatTemplate, templateSource } from "../../src/text/template.ts";
 import { Tokenizer } from "../../src/text/tokenizer.ts";
+import { realModel } from "../real-models.ts";
 
 interface GoldenMessage {
   readonly role: PromptMessage["role"];
@@ -24,8 +25,6 @@ interface GoldenInput {
   readonly tools?: readonly { readonly function: PromptTool }[];
 }
 
-/** Model folders of real models, where a developer keeps them; absent on a fresh clone. */
-const realModels = process.env.POCKET_TEST_MODELS;
 const inputs = read(new URL("../golden/prompts.json", import.meta.url).pathname) as {
   readonly prompts: readonly GoldenInput[];
   readonly strings: readonly { readonly name: string; readonly text: string }[];
@@ -33,12 +32,7 @@ const inputs = read(new URL("../golden/prompts.json", import.meta.url).pathname)
 
 describe("the prompts of real models", () => {
   for (const id of ["qwen2.5-coder-0.5b", "smollm2-135m"]) {
-    const folder = join(realModels ?? "", `${id}.exact`);
-    const missing = !realModels
-      ? "POCKET_TEST_MODELS is not set"
-      : !existsSync(folder)
-        ? `${id}.exact is not in POCKET_TEST_MODELS`
-        : undefined;
+    const { folder, missing } = realModel(id);
 
     it(`have the ids of the publisher's pipeline (${id})`, (context) => {
       if (missing) return context.skip(missing);
