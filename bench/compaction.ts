@@ -2,6 +2,7 @@
 // plain OpenAI request over a socket. Time to first token with suffix reuse (only the summary and the new turn
 // are computed) beside prefix reuse (everything behind the edit) and a cold start.
 import OpenAI from "openai";
+import type { Manifest } from "../models/manifest.ts";
 import { packageRoot } from "../src/commands/package-root.ts";
 import type { Bill } from "../src/context/chat.ts";
 import { buildServer } from "../src/server/app.ts";
@@ -46,13 +47,7 @@ export async function compaction(options: CompactionOptions): Promise<void> {
       maxRetries: 0,
     });
     for (const context of options.contexts) {
-      await measure(
-        report,
-        `${model.manifest.id} weights=${model.manifest.weights.format}`,
-        client,
-        context,
-        options.repeat,
-      );
+      await measure(report, model.manifest, client, context, options.repeat);
     }
     await app.close();
     await model.close();
@@ -62,7 +57,7 @@ export async function compaction(options: CompactionOptions): Promise<void> {
 
 async function measure(
   report: Report,
-  label: string,
+  { id: model, weights }: Manifest,
   client: OpenAI,
   context: number,
   repeat: number,
@@ -73,13 +68,13 @@ async function measure(
       const session = `${context}-${reuse}-${round}`;
       const messages = await conversation(client, context, round);
       // The cold row is the compacted prompt in a session of its own; the others compact a resident one.
-      if (reuse !== "none") await ask(client, messages, { session });
-      answers.push(await ask(client, compacted(messages), { session, reuse }));
+      if (reuse !== "none") await ask(client, model, messages, { session });
+      answers.push(await ask(client, model, compacted(messages), { session, reuse }));
       await fetch(`${client.baseURL}/sessions/${session}`, { method: "DELETE" });
     }
     const { promptTokens, bill } = answers[0]!;
     report.add({
-      row: `${label} compact ${context / 2}→200 front @ ${context} reuse=${reuse}`,
+      row: `${model} weights=${weights.format} compact ${context / 2}→200 front @ ${context} reuse=${reuse}`,
       "first token ms": median(answers.map(({ firstTokenMs }) => firstTokenMs)),
       prompt: promptTokens,
       kept: bill.kept,
@@ -90,10 +85,15 @@ async function measure(
   }
 }
 
-async function ask(client: OpenAI, messages: readonly Message[], pocket: object): Promise<Answer> {
+async function ask(
+  client: OpenAI,
+  model: string,
+  messages: readonly Message[],
+  pocket: object,
+): Promise<Answer> {
   const begin = performance.now();
   const body = {
-    model: "",
+    model,
     messages: [...messages],
     max_tokens: 1,
     temperature: 0,
