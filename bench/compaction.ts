@@ -125,11 +125,11 @@ async function conversation(client: OpenAI, tokens: number, round: number): Prom
   const line = (turn: number, index: number) =>
     `${turn}.${index} ${words[(turn * 7 + index * 3) % words.length]} ${words[(turn + index * 11) % words.length]} = ${(turn * 7919 + index * 104_729) % 9973};`;
   const text = (turn: number) => Array.from({ length: 14 }, (_, index) => line(turn, index)).join("\n");
-  const each = await count(client, [{ role: "user", content: text(10) }]);
-  for (let turn = 0; each * turn < tokens - 64; turn++) {
-    messages.push({ role: turn % 2 === 0 ? "user" : "assistant", content: text(turn) });
-  }
-  if (messages.at(-1)?.role === "assistant") messages.pop();
+  let turn = 0;
+  const add = () => messages.push({ role: turn % 2 === 0 ? "user" : "assistant", content: text(turn++) });
+  add();
+  // The last message is the user's, and the prompt at least as long as asked for.
+  while (turn % 2 === 0 || (await count(client, messages)) < tokens) add();
   return messages;
 }
 
