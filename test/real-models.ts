@@ -7,6 +7,7 @@ import { Config } from "../src/config.ts";
 
 export interface RealModel {
   readonly id: string;
+  readonly format: WeightFormat;
   readonly folder: string;
   /** Why it cannot be used, if so. */
   readonly missing: string | undefined;
@@ -17,11 +18,11 @@ export function realModel(id: string, format: WeightFormat = "exact"): RealModel
   const folder = join(models, modelFolderName(id, format));
   const missing = existsSync(join(folder, manifestFile))
     ? undefined
-    : `it is not in the cache (pocket pull ${id})`;
-  return { id, folder, missing };
+    : `it is not in the cache (pocket pull ${id} --weights ${format})`;
+  return { id, format, folder, missing };
 }
 
 /** The title of a suite, which says so when it is skipped. */
-export function titleOf({ id, missing }: RealModel): string {
-  return missing === undefined ? id : `${id} (skipped: ${missing})`;
+export function titleOf({ id, format, missing }: RealModel): string {
+  return missing === undefined ? `${id} ${format}` : `${id} ${format} (skipped: ${missing})`;
 }

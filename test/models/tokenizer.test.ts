@@ -1,4 +1,4 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Template } from "@huggingface/jinja";
@@ -6,6 +6,7 @@ import { Tokenizer } from "@huggingface/tokenizers";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ensureTinyModel } from "../../models/tiny.ts";
+import { realModel } from "../real-models.ts";
 
 let folder: string;
 beforeAll(() => {
@@ -71,18 +72,10 @@ interface Golden {
   readonly strings: readonly { name: string; tokens: number[] }[];
 }
 
-/** Model folders of real models, where a developer keeps them; absent on a fresh clone. */
-const realModels = process.env.POCKET_TEST_MODELS;
-
 describe("the tokenizers of real models", () => {
   for (const id of ["qwen2.5-coder-0.5b", "smollm2-135m"]) {
     const golden = new URL(`../golden/${id}.json`, import.meta.url);
-    const model = join(realModels ?? "", `${id}.exact`);
-    const missing = !realModels
-      ? "POCKET_TEST_MODELS is not set"
-      : !existsSync(model)
-        ? `${id}.exact is not in POCKET_TEST_MODELS`
-        : undefined;
+    const { folder: model, missing } = realModel(id);
     it(`give the ids of the publisher's pipeline for the golden texts (${id})`, (context) => {
       if (missing) return context.skip(missing);
       const { prompts, strings } = JSON.parse(readFileSync(golden, "utf8")) as Golden;
