@@ -34,6 +34,7 @@ export async function compaction(options: CompactionOptions): Promise<void> {
       activeRequests: 4,
       queuedRequests: 16,
       bodyBytes: 2 ** 26,
+      apiKeys: [],
       allowedHosts: [],
       keepAliveMs: 10_000,
       logLevel: "silent",

@@ -3,7 +3,10 @@
 import { Command, Option } from "commander";
 import { compaction } from "./compaction.ts";
 import { engine } from "./engine.ts";
+import { load } from "./load.ts";
+import { memory } from "./memory.ts";
 import { perplexity } from "./perplexity.ts";
+import { soak } from "./soak.ts";
 
 const program = new Command("bench").description("Benchmarks of Pocket; every row names its condition.");
 
@@ -31,11 +34,45 @@ program
   .action(engine);
 
 program
+  .command("load")
+  .description(
+    "streams together, gaps of a stream beside a long prompt, cells from files against computing them",
+  )
+  .addOption(model())
+  .option("--kv <type>", "f32, f16, bf16, int8", "f16")
+  .option("--activations <type>", "int8 or f32", "int8")
+  .option("--prompt <tokens>", "the long prompt", Number, 16_384)
+  .option(
+    "--watched <tokens>",
+    "of the long prompt, read beside a stream; its end is the dearest",
+    Number,
+    2048,
+  )
+  .option("--tokens <n>", "new tokens of each stream", Number, 256)
+  .action(load);
+
+program
   .command("perplexity")
   .description("of test/golden/corpus.txt, beside the reference's")
   .addOption(model())
   .option("--kv <types>", "f32, f16, bf16, int8", (text: string) => text.split(","), ["f16"])
   .option("--activations <types>", "int8, f32", (text: string) => text.split(","), ["int8"])
   .action(perplexity);
+
+program
+  .command("memory")
+  .description("peak resident memory of a server whose pool is full, and what it is made of")
+  .addOption(model())
+  .option("--tokens <n>", "tokens of the pool", Number, 32_768)
+  .option("--kv <type>", "f32, f16, bf16, int8", "f16")
+  .action(memory);
+
+program
+  .command("soak")
+  .description("many bad clients, a tiny pool and a faulty runner; everything accounted for at the end")
+  .option("--minutes <n>", "how long", Number, 30)
+  .option("--seed <n>", "of clients and faults", Number, 1)
+  .option("--clients <n>", "at the same time", Number, 32)
+  .action(soak);
 
 await program.parseAsync();

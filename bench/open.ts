@@ -39,6 +39,7 @@ export async function openBenchRunner(
         ...manifest.shapes,
         graph: join(folder, manifest.graphs[choice.activations]),
         ropeBase: manifest.rope.base,
+        digest: `${manifest.digest} ${choice.activations}`,
       },
       runtime: runtimeLibrary(root),
       device: "cpu",

@@ -8,191 +8,14 @@
 #include <utility>
 #include <vector>
 
+#include "addon_values.h"
+#include "addon_work.h"
 #include "error.h"
 #include "runner.h"
 
 namespace pocket {
 
 namespace {
-
-Napi::Error toJs(Napi::Env env, const char* code, const std::string& message) {
-  Napi::Error failure = Napi::Error::New(env, message);
-  failure.Set("code", Napi::String::New(env, code));
-  return failure;
-}
-
-// Runs `call`, turning what it throws into a JavaScript error.
-template <typename Call>
-auto guarded(Napi::Env env, Call&& call) -> decltype(call()) {
-  try {
-    return call();
-  } catch (const Error& failure) {
-    throw toJs(env, failure.code(), failure.what());
-  } catch (const std::bad_alloc&) {
-    throw toJs(env, "OUT_OF_MEMORY", "Memory ran out inside the addon.");
-  } catch (const Napi::Error&) {
-    throw;
-  } catch (const std::exception& failure) {
-    throw toJs(env, "RUNTIME_FAILED", failure.what());
-  }
-}
-
-// ---- JavaScript values in ----
-
-double number(const Napi::Object& object, const char* key) {
-  const Napi::Value value = object.Get(key);
-  if (!value.IsNumber()) throw error("BAD_ARGUMENT", "%s must be a number.", key);
-  return value.As<Napi::Number>().DoubleValue();
-}
-
-int32_t integer(const Napi::Object& object, const char* key) {
-  const double value = number(object, key);
-  if (!(value >= -2147483648.0 && value <= 2147483647.0) || value != static_cast<int32_t>(value)) {
-    throw error("BAD_ARGUMENT", "%s must be a 32-bit integer, not %g.", key, value);
-  }
-  return static_cast<int32_t>(value);
-}
-
-std::string text(const Napi::Object& object, const char* key) {
-  const Napi::Value value = object.Get(key);
-  if (!value.IsString()) throw error("BAD_ARGUMENT", "%s must be a string.", key);
-  return value.As<Napi::String>().Utf8Value();
-}
-
-int32_t argument(const Napi::CallbackInfo& info, size_t index, const char* name) {
-  const Napi::Value value = info[index];
-  if (!value.IsNumber()) throw error("BAD_ARGUMENT", "%s must be a number.", name);
-  return value.As<Napi::Number>().Int32Value();
-}
-
-std::vector<int32_t> integers(const Napi::Value& value, const char* name) {
-  if (!value.IsTypedArray() || value.As<Napi::TypedArray>().TypedArrayType() != napi_int32_array) {
-    throw error("BAD_ARGUMENT", "%s must be an Int32Array.", name);
-  }
-  const auto array = value.As<Napi::Int32Array>();
-  return {array.Data(), array.Data() + array.ElementLength()};
-}
-
-const std::pair<const char*, KvType> kvTypes[] = {
-    {"f32", KvType::kF32}, {"f16", KvType::kF16}, {"bf16", KvType::kBf16}, {"int8", KvType::kInt8}};
-
-KvType kvType(const std::string& wanted) {
-  for (const auto& [label, type] : kvTypes) {
-    if (wanted == label) return type;
-  }
-  throw error("BAD_ARGUMENT", "kvType is f32, f16, bf16 or int8, not %s.", wanted.c_str());
-}
-
-Isa isa(const Napi::Value& value) {
-  const std::vector<Isa> supported = supportedIsas();
-  if (!value.IsString()) return supported.back();
-  const std::string wanted = value.As<Napi::String>().Utf8Value();
-  std::string have;
-  for (const Isa candidate : supported) {
-    if (wanted == name(candidate)) return candidate;
-    have += std::string(have.empty() ? "" : ", ") + name(candidate);
-  }
-  throw error("BAD_ARGUMENT", "This machine has the kernel sets %s, not %s.", have.c_str(), wanted.c_str());
-}
-
-RunnerOptions runnerOptions(const Napi::Object& from) {
-  const Napi::Value model = from.Get("model");
-  if (!model.IsObject()) throw Error("BAD_ARGUMENT", "model must be an object.");
-  const auto shape = model.As<Napi::Object>();
-  RunnerOptions options;
-  options.model.graph = text(shape, "graph");
-  options.model.runtime = text(from, "runtime");
-  options.model.layers = integer(shape, "layers");
-  options.model.heads = integer(shape, "heads");
-  options.model.kvHeads = integer(shape, "kvHeads");
-  options.model.headDim = integer(shape, "headDim");
-  options.model.vocab = integer(shape, "vocab");
-  options.model.context = integer(shape, "context");
-  options.model.ropeBase = number(shape, "ropeBase");
-  options.model.threads = integer(from, "threads");
-  options.model.isa = isa(from.Get("isa"));
-  options.pages = integer(from, "pages");
-  options.pageSize = integer(from, "pageSize");
-  options.kvType = kvType(text(from, "kvType"));
-  if (options.pageSize <= 0 || options.pageSize % kTile != 0 || options.pages <= 0 || options.model.threads <= 0) {
-    throw error("BAD_ARGUMENT", "%d pages of %d tokens on %d threads: the page size is a multiple of %d, the others positive.",
-                options.pages, options.pageSize, options.model.threads, kTile);
-  }
-  return options;
-}
-
-Sampling sampling(const Napi::Object& from) {
-  Sampling to;
-  to.temperature = static_cast<float>(number(from, "temperature"));
-  to.topK = integer(from, "topK");
-  to.topP = static_cast<float>(number(from, "topP"));
-  to.minP = static_cast<float>(number(from, "minP"));
-  to.repetitionPenalty = static_cast<float>(number(from, "repetitionPenalty"));
-  to.frequencyPenalty = static_cast<float>(number(from, "frequencyPenalty"));
-  to.presencePenalty = static_cast<float>(number(from, "presencePenalty"));
-  to.seed = static_cast<uint64_t>(number(from, "seed"));
-  to.draw = static_cast<uint64_t>(number(from, "draw"));
-  return to;
-}
-
-int32_t alternatives(const Napi::Object& from, const char* key) {
-  const int32_t count = from.Has(key) && !from.Get(key).IsUndefined() ? integer(from, key) : 0;
-  if (count < 0 || count > 100) throw error("BAD_ARGUMENT", "%s is 0 to 100, not %d.", key, count);
-  return count;
-}
-
-StepEntry stepEntry(const Napi::Value& value) {
-  if (!value.IsObject()) throw Error("BAD_ARGUMENT", "A step entry must be an object.");
-  const auto from = value.As<Napi::Object>();
-  StepEntry entry;
-  entry.sequence = integer(from, "sequence");
-  entry.tokens = integers(from.Get("tokens"), "tokens");
-  if (from.Has("sample") && from.Get("sample").IsObject()) {
-    const auto sample = from.Get("sample").As<Napi::Object>();
-    entry.sample = sampling(sample);
-    entry.generatedFrom = integer(sample, "generatedFrom");
-    entry.top = alternatives(sample, "top");
-  }
-  if (from.Has("targets") && !from.Get("targets").IsUndefined()) {
-    entry.targets = integers(from.Get("targets"), "targets");
-    entry.targetTop = alternatives(from, "targetTop");
-  }
-  return entry;
-}
-
-// ---- values out ----
-
-template <typename Array, typename Value>
-Array typedArray(Napi::Env env, const std::vector<Value>& values) {
-  Array array = Array::New(env, values.size());
-  for (size_t i = 0; i < values.size(); i++) array[i] = values[i];
-  return array;
-}
-
-std::pair<Napi::Int32Array, Napi::Float32Array> ranked(Napi::Env env, const Ranked& from) {
-  Napi::Int32Array tokens = Napi::Int32Array::New(env, from.size());
-  Napi::Float32Array logprobs = Napi::Float32Array::New(env, from.size());
-  for (size_t i = 0; i < from.size(); i++) {
-    tokens[i] = from[i].first;
-    logprobs[i] = from[i].second;
-  }
-  return {tokens, logprobs};
-}
-
-Napi::Object outcomeObject(Napi::Env env, const StepOutcome& outcome) {
-  Napi::Object object = Napi::Object::New(env);
-  object.Set("token", outcome.sampled.token);
-  object.Set("logprob", outcome.sampled.logprob);
-  const auto [topTokens, topLogprobs] = ranked(env, outcome.top);
-  object.Set("topTokens", topTokens);
-  object.Set("topLogprobs", topLogprobs);
-  object.Set("targetLogprobs", typedArray<Napi::Float32Array>(env, outcome.targetLogprobs));
-  const auto [targetTokens, targetLogprobs] = ranked(env, outcome.targetTop);
-  object.Set("targetTopTokens", targetTokens);
-  object.Set("targetTopLogprobs", targetLogprobs);
-  if (!outcome.failure.empty()) object.Set("failure", outcome.failure);
-  return object;
-}
 
 // ---- the runner's handle ----
 
@@ -211,6 +34,8 @@ class RunnerHandle : public Napi::ObjectWrap<RunnerHandle> {
                         InstanceMethod<&RunnerHandle::stats>("stats"),
                         InstanceMethod<&RunnerHandle::check>("check"),
                         InstanceMethod<&RunnerHandle::inspect>("inspect"),
+                        InstanceMethod<&RunnerHandle::save>("save"),
+                        InstanceMethod<&RunnerHandle::load>("load"),
                         InstanceMethod<&RunnerHandle::close>("close")});
   }
 
@@ -235,47 +60,9 @@ class RunnerHandle : public Napi::ObjectWrap<RunnerHandle> {
   Napi::Value stats(const Napi::CallbackInfo& info);
   void check(const Napi::CallbackInfo& info);
   Napi::Value inspect(const Napi::CallbackInfo& info);
+  Napi::Value save(const Napi::CallbackInfo& info);
+  Napi::Value load(const Napi::CallbackInfo& info);
   Napi::Value close(const Napi::CallbackInfo& info);
-};
-
-// A promise settled from a worker thread. `Execute` failures keep their code.
-class Work : public Napi::AsyncWorker {
- public:
-  explicit Work(Napi::Env env) : Napi::AsyncWorker(env), deferred_(Napi::Promise::Deferred::New(env)) {}
-  Napi::Promise promise() const { return deferred_.Promise(); }
-
- protected:
-  virtual void work() = 0;
-  virtual Napi::Value result(Napi::Env env) = 0;
-  // Called on the JavaScript thread when work() threw.
-  virtual void undo() noexcept {}
-
- private:
-  void Execute() override {
-    try {
-      work();
-    } catch (const Error& failure) {
-      fail(failure.code(), failure.what());
-    } catch (const std::bad_alloc&) {
-      fail("OUT_OF_MEMORY", "Memory ran out inside the addon.");
-    } catch (const std::exception& failure) {
-      fail("RUNTIME_FAILED", failure.what());
-    }
-  }
-
-  void fail(const char* code, const std::string& message) {
-    code_ = code;
-    SetError(message);
-  }
-
-  void OnOK() override { deferred_.Resolve(result(Env())); }
-  void OnError(const Napi::Error& failure) override {
-    undo();
-    deferred_.Reject(toJs(Env(), code_, failure.Message()).Value());
-  }
-
-  Napi::Promise::Deferred deferred_;
-  const char* code_ = "RUNTIME_FAILED";
 };
 
 // Keeps the handle alive while the step runs, so that a collected handle never frees a pool in use.
@@ -302,6 +89,68 @@ class StepWork final : public Work {
   Napi::ObjectReference handle_;
   Runner& runner_;
   std::unique_ptr<Runner::Step> step_;
+};
+
+// Both parts of a load and a save keep the handle alive, as a step does.
+class SaveWork final : public Work {
+ public:
+  SaveWork(Napi::Env env, RunnerHandle& handle, std::unique_ptr<Runner::Save> save)
+      : Work(env), handle_(Napi::Persistent(handle.Value())), runner_(*handle.runner), save_(std::move(save)) {}
+
+ private:
+  void work() override { runner_.write(*save_); }
+  void undo() noexcept override { runner_.endSave(*save_); }
+  Napi::Value result(Napi::Env env) override {
+    runner_.endSave(*save_);
+    return env.Undefined();
+  }
+
+  Napi::ObjectReference handle_;
+  Runner& runner_;
+  std::unique_ptr<Runner::Save> save_;
+};
+
+class FillWork final : public Work {
+ public:
+  FillWork(Napi::Env env, const Napi::Promise::Deferred& deferred, Napi::ObjectReference handle, Runner& runner,
+           std::unique_ptr<Runner::Load> load)
+      : Work(env, deferred), handle_(std::move(handle)), runner_(runner), load_(std::move(load)) {}
+
+ private:
+  void work() override { runner_.fill(*load_); }
+  void undo() noexcept override { runner_.abandonLoad(*load_); }
+  Napi::Value result(Napi::Env env) override { return Napi::Number::New(env, runner_.endLoad(*load_)); }
+
+  Napi::ObjectReference handle_;
+  Runner& runner_;
+  std::unique_ptr<Runner::Load> load_;
+};
+
+// Checks header and cells, then takes pages on the JavaScript thread and leaves the rest to FillWork.
+class LoadWork final : public Work {
+ public:
+  LoadWork(Napi::Env env, RunnerHandle& handle, std::unique_ptr<Runner::Load> load)
+      : Work(env), handle_(Napi::Persistent(handle.Value())), runner_(*handle.runner), load_(std::move(load)) {}
+
+ private:
+  void work() override { runner_.read(*load_); }
+  void undo() noexcept override { runner_.abandonLoad(*load_); }
+  Napi::Value result(Napi::Env env) override {
+    try {
+      guarded(env, [&] { runner_.reserve(*load_); });
+    } catch (const Napi::Error& failure) {
+      undo();
+      deferred().Reject(failure.Value());
+      return {};
+    }
+    auto* rest = new FillWork(env, deferred(), std::move(handle_), runner_, std::move(load_));
+    rest->Queue();
+    return {};
+  }
+
+  Napi::ObjectReference handle_;
+  Runner& runner_;
+  std::unique_ptr<Runner::Load> load_;
 };
 
 class CloseWork final : public Work {
@@ -478,11 +327,37 @@ Napi::Value RunnerHandle::inspect(const Napi::CallbackInfo& info) {
   });
 }
 
+Napi::Value RunnerHandle::save(const Napi::CallbackInfo& info) {
+  const Napi::Env env = info.Env();
+  return guarded(env, [&]() -> Napi::Value {
+    const int32_t id = argument(info, 0, "id");
+    const std::string file = textArgument(info, 1, "file");
+    auto* work = new SaveWork(env, *this, open().beginSave(id, file));
+    const Napi::Promise promise = work->promise();
+    work->Queue();
+    return promise;
+  });
+}
+
+Napi::Value RunnerHandle::load(const Napi::CallbackInfo& info) {
+  const Napi::Env env = info.Env();
+  return guarded(env, [&]() -> Napi::Value {
+    const std::string file = textArgument(info, 0, "file");
+    auto* work = new LoadWork(env, *this, open().beginLoad(file));
+    const Napi::Promise promise = work->promise();
+    work->Queue();
+    return promise;
+  });
+}
+
 Napi::Value RunnerHandle::close(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
   return guarded(env, [&]() -> Napi::Value {
     if (runner != nullptr && runner->stepping()) {
       throw Error("ENGINE_BUSY", "The engine is in a step; close must wait for its end.");
+    }
+    if (runner != nullptr && runner->files() > 0) {
+      throw error("ENGINE_BUSY", "The engine is in a step; close must wait for %d files.", runner->files());
     }
     auto* work = new CloseWork(env, std::move(runner));
     const Napi::Promise promise = work->promise();

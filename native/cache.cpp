@@ -88,6 +88,23 @@ std::vector<int32_t> Cache::history(int32_t id, const int32_t* tokens, size_t co
   return history;
 }
 
+int32_t Cache::open(int32_t count) {
+  const int32_t id = create();
+  try {
+    splice(id, {{0, 0, count}});
+  } catch (...) {
+    release(id);
+    throw;
+  }
+  return id;
+}
+
+void Cache::restore(int32_t id, const std::vector<int32_t>& tokens, const std::vector<int32_t>& births,
+                    int32_t exactLength) noexcept {
+  const auto found = sequences_.find(id);
+  if (found != sequences_.end()) found->second.restore(tokens, births, exactLength);
+}
+
 SequenceInfo Cache::info(int32_t id) const {
   const Sequence& sequence = at(id);
   return {sequence.length(), sequence.gapTokens(), std::min(sequence.exactLength(), sequence.filledHead()),

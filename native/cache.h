@@ -86,6 +86,13 @@ class Cache {
   // sampling. -1 where a gap stays open.
   std::vector<int32_t> history(int32_t id, const int32_t* tokens, size_t count) const;
 
+  // For files. `capture` is a fork of the filled leading cells, which holds on to their pages; `open` is a new
+  // sequence of `count` gap cells (throws as splice does), and `restore` fills all of them at once.
+  int32_t capture(int32_t id) { return fork(id, at(id).filledHead()); }
+  int32_t open(int32_t count);
+  void restore(int32_t id, const std::vector<int32_t>& tokens, const std::vector<int32_t>& births,
+               int32_t exactLength) noexcept;
+
   SequenceInfo info(int32_t id) const;
   CacheStats stats() const;
   Cells cells(int32_t id) const;

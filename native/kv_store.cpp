@@ -115,6 +115,45 @@ void scatterBytes(const KvShape& shape, const KvLayer& layer, int kvHead, int64_
   layer.valueScales[scaleAt(shape, kvHead, slot)] = valueStep;
 }
 
+// Calls visit(element in the store, element in the pack) for keys, then values, then the scales. Order as in kv_store.h.
+template <class Element, class Visit, class VisitScale>
+void visitPack(const KvShape& shape, const KvLayer& layer, const int32_t* slots, int32_t count, Visit visit,
+               VisitScale visitScale) {
+  Element* keys = static_cast<Element*>(layer.keys);
+  Element* values = static_cast<Element*>(layer.values);
+  const int64_t side = static_cast<int64_t>(shape.kvHeads) * count * shape.headDim;
+  int64_t at = 0;
+  for (int kvHead = 0; kvHead < shape.kvHeads; kvHead++) {
+    for (int32_t i = 0; i < count; i++, at += shape.headDim) {
+      const SlotLayout layout(shape, kvHead, slots[i]);
+      for (int d = 0; d < shape.headDim; d++) visit(keys[layout.key(d)], at + d);
+      for (int d = 0; d < shape.headDim; d++) visit(values[layout.value(d)], side + at + d);
+    }
+  }
+  if (shape.type != KvType::kInt8) return;
+  const int64_t scales = static_cast<int64_t>(shape.kvHeads) * count;
+  for (int64_t i = 0; i < scales; i++) {
+    const int64_t stored = scaleAt(shape, static_cast<int>(i / count), slots[i % count]);
+    visitScale(layer.keyScales[stored], i);
+    visitScale(layer.valueScales[stored], scales + i);
+  }
+}
+
+// Calls use(element type) for the shape's width: packing moves bits and does not ask what they mean.
+template <class Use>
+void withElement(KvType type, Use use) {
+  switch (bytesPerElement(type)) {
+    case 4: return use(uint32_t{});
+    case 2: return use(uint16_t{});
+    default: return use(uint8_t{});
+  }
+}
+
+// Where the scales of a pack begin, in bytes.
+int64_t packedElements(const KvShape& shape, int32_t count) {
+  return 2 * static_cast<int64_t>(shape.kvHeads) * count * shape.headDim;
+}
+
 }  // namespace
 
 size_t bytesPerElement(KvType type) {
@@ -146,6 +185,28 @@ void writeSlot(const KvShape& shape, const KvLayer& layer, int kvHead, int64_t s
     case KvType::kBf16: return scatter<uint16_t>(at, layer, key, value, bf16Of);
     case KvType::kInt8: return scatterBytes(shape, layer, kvHead, slot, key, value);
   }
+}
+
+void packSlots(const KvShape& shape, const KvLayer& layer, const int32_t* slots, int32_t count, uint8_t* to) {
+  withElement(shape.type, [&](auto element) {
+    using Element = decltype(element);
+    Element* elements = reinterpret_cast<Element*>(to);
+    float* scales = reinterpret_cast<float*>(elements + packedElements(shape, count));
+    visitPack<Element>(
+        shape, layer, slots, count, [&](Element& stored, int64_t at) { elements[at] = stored; },
+        [&](float& stored, int64_t at) { scales[at] = stored; });
+  });
+}
+
+void unpackSlots(const KvShape& shape, const KvLayer& layer, const int32_t* slots, int32_t count, const uint8_t* from) {
+  withElement(shape.type, [&](auto element) {
+    using Element = decltype(element);
+    const Element* elements = reinterpret_cast<const Element*>(from);
+    const float* scales = reinterpret_cast<const float*>(elements + packedElements(shape, count));
+    visitPack<Element>(
+        shape, layer, slots, count, [&](Element& stored, int64_t at) { stored = elements[at]; },
+        [&](float& stored, int64_t at) { stored = scales[at]; });
+  });
 }
 
 void readSlot(const KvShape& shape, const KvLayer& layer, int kvHead, int64_t slot, float* key, float* value) {

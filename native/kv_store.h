@@ -51,6 +51,11 @@ void writeSlot(const KvShape& shape, const KvLayer& layer, int kvHead, int64_t s
 // What the slot holds, as the kernels see it. Meaningless for a slot that was never written.
 void readSlot(const KvShape& shape, const KvLayer& layer, int kvHead, int64_t slot, float* key, float* value);
 
+// The given slots of one layer as stored, apart from tiles: keys [kvHead][slot][headDim], values the same, and for
+// int8 scales [side][kvHead][slot]. What unpackSlots has put into any slots, packSlots takes out unchanged.
+void packSlots(const KvShape& shape, const KvLayer& layer, const int32_t* slots, int32_t count, uint8_t* to);
+void unpackSlots(const KvShape& shape, const KvLayer& layer, const int32_t* slots, int32_t count, const uint8_t* from);
+
 // Owns the memory. It is reserved at once and becomes resident as slots are written (anonymous mapping), so
 // an unused pool costs address space only.
 class KvStore {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cache.h"
+#include "kv_file.h"
 #include "kv_store.h"
 #include "model.h"
 #include "sampler.h"
@@ -22,6 +23,7 @@ struct RunnerOptions {
   int32_t pages = 0;
   int32_t pageSize = 0;
   KvType kvType = KvType::kF16;
+  std::string digest;  // of what computes the keys; empty: no KV files
 };
 
 struct StepEntry {
@@ -81,6 +83,33 @@ class Runner {
   void commit(const Step& step) noexcept;
   void abandon() noexcept { stepping_ = false; }
 
+  // KV files. begin and end are bookkeeping on the caller's thread; in between, write, read and fill may run on any
+  // other, also while a step computes: the pages of a capture are nobody's to write, and those of a file being
+  // read are nobody else's.
+  struct Save {
+    int32_t capture = 0;
+    std::string path;
+    KvFileCells cells;
+    std::vector<int32_t> slots;
+  };
+  struct Load {
+    std::string path;
+    std::unique_ptr<KvFileReader> reader;
+    int32_t sequence = 0;  // unknown to anybody until the load has ended
+    std::vector<int32_t> slots;
+  };
+  std::unique_ptr<Save> beginSave(int32_t id, const std::string& path);
+  void write(const Save& save) const;  // throws DISK_FULL, KV_FILE_UNWRITABLE
+  void endSave(const Save& save) noexcept;
+  std::unique_ptr<Load> beginLoad(const std::string& path);
+  void read(Load& load) const;     // throws KV_FILE_REFUSED; nothing is lent yet
+  void reserve(Load& load);        // on the caller's thread; throws CACHE_FULL
+  void fill(const Load& load);     // throws KV_FILE_REFUSED
+  int32_t endLoad(const Load& load) noexcept;
+  void abandonLoad(const Load& load) noexcept;
+  // Saves and loads that have begun and not ended.
+  int files() const { return files_; }
+
   bool stepping() const { return stepping_; }
   RunnerStats stats() const;
   const RunnerOptions& options() const { return options_; }
@@ -90,6 +119,7 @@ class Runner {
 
  private:
   void requireIdle(const char* what) const;
+  KvFileIdentity fileIdentity() const;
   void requireFit(const StepEntry& entry) const;
   void collect(Step& step, size_t entry, float* logits, size_t& row);
 
@@ -99,6 +129,7 @@ class Runner {
   Model model_;
   Sampler sampler_;
   bool stepping_ = false;
+  int files_ = 0;
   int64_t steps_ = 0;
   int64_t tokensComputed_ = 0;
 };

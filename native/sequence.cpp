@@ -253,4 +253,11 @@ void Sequence::commit(const int32_t* tokens, int32_t count) noexcept {
   moveFilledHead(filledHead_);
 }
 
+void Sequence::restore(const std::vector<int32_t>& tokens, const std::vector<int32_t>& births,
+                       int32_t exactLength) noexcept {
+  commit(tokens.data(), gapTokens_);
+  for (int32_t i = 0; i < length(); i++) cells_[i].birth = births[i];
+  exactLength_ = exactLength;
+}
+
 }  // namespace pocket

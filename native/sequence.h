@@ -75,6 +75,10 @@ class Sequence {
   // The first `count` gap cells hold `tokens` from now on and were rotated for where they stand.
   void commit(const int32_t* tokens, int32_t count) noexcept;
 
+  // Every cell, all of them gaps, holds a token and a birth from a file from now on; the first `exactLength` are
+  // exact. The lists are as long as the sequence.
+  void restore(const std::vector<int32_t>& tokens, const std::vector<int32_t>& births, int32_t exactLength) noexcept;
+
  private:
   struct PageCells {
     int32_t page;

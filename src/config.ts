@@ -74,6 +74,10 @@ export class Config {
     return Number(this.values.get(key)?.value);
   }
 
+  flag(key: string): boolean {
+    return this.values.get(key)?.value === true;
+  }
+
   texts(key: string): readonly string[] {
     return (this.values.get(key)?.value ?? []) as readonly string[];
   }
@@ -143,13 +147,33 @@ function flatten(table: object, prefix = ""): Map<string, unknown> {
 }
 
 function parseText(each: Setting, given: string, where: string): Value {
-  if (each.type.kind === "texts")
-    return given
-      .split(",")
-      .map((part) => part.trim())
-      .filter(Boolean);
-  const isNumeric = each.type.kind === "integer" || each.type.kind === "number";
-  return check(each, isNumeric && given.trim() !== "" ? Number(given) : given, where);
+  const word = given.trim();
+  switch (each.type.kind) {
+    case "texts":
+      return word
+        .split(",")
+        .map((part) => part.trim())
+        .filter(Boolean);
+    case "integer":
+    case "number":
+      return check(each, word === "" ? given : Number(word), where);
+    case "switch":
+      return check(each, switches.get(word.toLowerCase()) ?? given, where);
+    default:
+      return check(each, given, where);
+  }
+}
+
+const switches: ReadonlyMap<string, boolean> = new Map([
+  ...["true", "1", "yes", "on"].map((word) => [word, true] as const),
+  ...["false", "0", "no", "off"].map((word) => [word, false] as const),
+]);
+
+/** 8G, 512M, 1.5G or a plain number; NaN for anything else. */
+function bytesOf(value: unknown): number {
+  const [, digits, unit] = /^(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?$/i.exec(String(value).trim()) ?? [];
+  if (digits === undefined) return Number.NaN;
+  return Math.floor(Number(digits) * 1024 ** " kmgt".indexOf(unit!.toLowerCase() || " "));
 }
 
 function check(each: Setting, value: unknown, where: string): Value {
@@ -164,6 +188,16 @@ function check(each: Setting, value: unknown, where: string): Value {
     case "choice":
       if (typeof value === "string" && type.choices.includes(value)) return value;
       throw badConfig(`${where} must be ${type.choices.join(", ")}, not ${JSON.stringify(value)}.`);
+    case "switch":
+      if (typeof value === "boolean") return value;
+      throw badConfig(`${where} must be true or false, not ${JSON.stringify(value)}.`);
+    case "bytes": {
+      const bytes = bytesOf(value);
+      if (bytes >= type.min && bytes <= type.max) return bytes;
+      throw badConfig(
+        `${where} must be a size from ${type.min} to ${type.max} bytes, such as 512M or 8G, not ${JSON.stringify(value)}.`,
+      );
+    }
     case "repair":
       if (isRepair(String(value))) return String(value);
       throw badConfig(`${where} must be ${repairs}, not ${JSON.stringify(value)}.`);

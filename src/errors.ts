@@ -104,6 +104,16 @@ export const errorTable = {
     template: "The native addon could not be loaded from %s: %s.",
     hint: "Run scripts/start or npm run build:addon.",
   },
+  KV_FILE_REFUSED: {
+    status: 500,
+    template: "The file %s is not used: %s.",
+    hint: "Nothing is lost but time: what it held is computed again. Delete the file.",
+  },
+  KV_FILE_UNWRITABLE: {
+    status: 500,
+    template: "%s could not be written: %s.",
+    hint: "Check the folder's rights; the cells stay in the pool until they are evicted.",
+  },
   // text
   BAD_TEMPLATE: {
     status: 400,
@@ -146,6 +156,29 @@ export const errorTable = {
     status: 507,
     template: "%s could not be written: %s.",
     hint: "Free disk space or set POCKET_CACHE to a larger disk.",
+  },
+  SERVER_FAILED: {
+    status: 502,
+    template: "The server at %s failed: %s.",
+    hint: "Check that it runs and that the URL ends in its version, such as /v1.",
+  },
+  // runs
+  STORE_UNUSABLE: {
+    status: 500,
+    template: "The store of runs %s cannot be used: %s.",
+    hint: "Move the file away, or use the version of Pocket that made it.",
+  },
+  STORE_FAILED: {
+    status: 507,
+    template: "The store of runs %s could not be written: %s.",
+    hint: "Free disk space; the run can be resumed, nothing of it is lost.",
+  },
+  RUN_EXISTS: { status: 409, template: "There is a run '%s' in %s.", hint: "Resume it or take another id." },
+  RUN_NOT_FOUND: { status: 404, template: "There is no run '%s' in %s.", hint: "See pocket runs ls." },
+  RUN_DAMAGED: {
+    status: 500,
+    template: "The run '%s' cannot be read: %s.",
+    hint: "See pocket runs check; pocket runs export still writes what is there.",
   },
   // start
   BAD_CONFIG: {

@@ -6,7 +6,7 @@ import { Command, Option } from "commander";
 import { showConfig } from "./commands/config.ts";
 import { Config } from "./config.ts";
 import { PocketError } from "./errors.ts";
-import { flagName, type Setting, settings } from "./settings.ts";
+import { flagName, offFlagName, type Setting, settings, type Value } from "./settings.ts";
 
 /** Settings that commands about model folders take. */
 const folderKeys = ["models.dir", "weights"];
@@ -82,16 +82,27 @@ function examples(command: Command, lines: readonly string[]): Command {
 
 function withSettings(command: Command, wanted: (setting: Setting) => boolean): Command {
   command.optionsGroup("Settings:");
-  for (const setting of settings.filter(wanted)) command.addOption(optionOf(setting));
+  for (const setting of settings.filter(wanted))
+    for (const option of optionsOf(setting)) command.addOption(option);
   command.option("--config <file>", "TOML file with settings (also POCKET_CONFIG)");
   return command;
 }
 
-function optionOf({ key, type, unit, sentence, default: fallback }: Setting): Option {
+function optionsOf({ key, type, unit, sentence, default: fallback }: Setting): Option[] {
+  if (type.kind === "switch") {
+    const on = new Option(flagName(key), `${sentence} [${fallback === true ? "on" : "off"}]`);
+    return [on, new Option(offFlagName(key), "do not")];
+  }
   const value = unit === "" ? "number" : unit;
   const choices = type.kind === "choice" ? ` (${type.choices.join(" | ")})` : "";
-  const shown = fallback === undefined || String(fallback) === "" ? "none" : String(fallback);
-  return new Option(`${flagName(key)} <${value}>`, `${sentence}${choices} [${shown}]`);
+  const shown = fallback === undefined || String(fallback) === "" ? "none" : text(type, fallback);
+  return [new Option(`${flagName(key)} <${value}>`, `${sentence}${choices} [${shown}]`)];
+}
+
+/** Whole gibibytes as such. */
+function text({ kind }: Setting["type"], value: Value): string {
+  const gibibytes = Number(value) / 2 ** 30;
+  return kind === "bytes" && Number.isInteger(gibibytes) ? `${gibibytes}G` : String(value);
 }
 
 /** Flags keep their text until config.ts reads them, so a bad one is refused like any other value. */
@@ -100,7 +111,7 @@ function configOf(command: Command): Config {
   for (const { key } of settings) {
     const name = new Option(`${flagName(key)} <value>`).attributeName();
     const value: unknown = command.getOptionValue(name);
-    if (typeof value === "string") flags[key] = value;
+    if (typeof value === "string" || typeof value === "boolean") flags[key] = String(value);
   }
   const file: unknown = command.getOptionValue("config");
   const config = Config.read({

@@ -13,6 +13,10 @@ export type Kind =
       readonly max: number;
       readonly multipleOf?: number;
     }
+  /** A number of bytes; as text also with a unit, 512M or 8G (1024 each). */
+  | { readonly kind: "bytes"; readonly min: number; readonly max: number }
+  /** true or false; a flag `--name` or `--no-name`. */
+  | { readonly kind: "switch" }
   /** none, a kind of survivor, a number of tokens or a fraction of them. */
   | { readonly kind: "repair" };
 
@@ -25,7 +29,7 @@ export interface Setting {
   readonly sentence: string;
 }
 
-export type Value = string | number | readonly string[];
+export type Value = string | number | boolean | readonly string[];
 
 const text = { kind: "text" } as const;
 const integer = (min: number, max: number) => ({ kind: "integer", min, max }) as const;
@@ -64,8 +68,23 @@ export const settings: readonly Setting[] = [
     "type",
     "number format of keys and values",
   ),
+  setting("cache.dir", text, undefined, "folder", "where sessions that had to go are kept; none: nowhere"),
+  setting(
+    "cache.disk",
+    { kind: "bytes", min: 1_048_576, max: 2 ** 50 },
+    8 * 2 ** 30,
+    "bytes",
+    "most that cache.dir may hold, such as 512M or 8G",
+  ),
   setting("threads", integer(1, 1024), availableParallelism(), "threads", "threads that compute"),
   setting("step_tokens", integer(1, 65_536), 512, "tokens", "tokens computed per step, over all requests"),
+  setting(
+    "gap_ms",
+    integer(1, 60_000),
+    200,
+    "milliseconds",
+    "time between two tokens of a running answer that a step leaves room for",
+  ),
   setting(
     "activations",
     choice("int8", "f32"),
@@ -94,6 +113,13 @@ export const settings: readonly Setting[] = [
     "mode",
     "survivors to recompute: none, assistant, assistant+256, first-assistant, a count or a fraction",
   ),
+  setting(
+    "idle_repair",
+    { kind: "switch" },
+    true,
+    "switch",
+    "recompute approximate cells of a session while it waits for its client",
+  ),
   setting("server.active", integer(1, 1024), 8, "requests", "requests served at the same time"),
   setting(
     "server.queue",
@@ -105,6 +131,13 @@ export const settings: readonly Setting[] = [
   setting("server.body_limit", integer(1024, 1_073_741_824), 67_108_864, "bytes", "largest request body"),
   setting("server.keep_alive", number(0.05, 3600), 10, "seconds", "time between comments in a silent stream"),
   setting("server.api_key", text, undefined, "secret", "key that every request must carry"),
+  setting(
+    "server.api_keys",
+    { kind: "texts" },
+    [],
+    "secrets",
+    "further keys; each sees its own sessions only",
+  ),
   setting(
     "server.allowed_hosts",
     { kind: "texts" },
@@ -118,6 +151,13 @@ export const settings: readonly Setting[] = [
     32,
     "sessions",
     "conversations kept resident; the least recently used goes first",
+  ),
+  setting(
+    "sessions.ttl",
+    number(0, 31_536_000),
+    3600,
+    "seconds",
+    "time that an unused conversation is kept; 0: until room is needed",
   ),
   setting("sampling.temperature", number(0, 2), 0.7, "", "sampling temperature; 0 is greedy"),
   setting("sampling.top_p", number(0.001, 1), 0.8, "", "nucleus probability"),
@@ -142,6 +182,11 @@ export const settings: readonly Setting[] = [
 /** `cache.page_size` as a flag: `--cache-page-size`. */
 export function flagName(key: string): string {
   return `--${key.replaceAll(/[._]/g, "-")}`;
+}
+
+/** `idle_repair` as the flag that turns it off: `--no-idle-repair`. */
+export function offFlagName(key: string): string {
+  return flagName(key).replace("--", "--no-");
 }
 
 /** `cache.page_size` as an environment variable: `POCKET_CACHE_PAGE_SIZE`. */

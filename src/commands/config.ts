@@ -1,5 +1,5 @@
-// pocket config: every setting, its value, its unit and where the value came from. The key that guards the
-// server is shown as set or not, never as itself.
+// pocket config: every setting, its value, its unit and where the value came from. Keys that guard the
+// server are shown as set or counted, never as themselves.
 import type { Config } from "../config.ts";
 import { settings } from "../settings.ts";
 
@@ -23,6 +23,8 @@ export function showConfig(config: Config, write: (line: string) => void): void 
 
 function shown(key: string, config: Config): string {
   if (key === "server.api_key") return config.optional(key) === undefined ? "none" : "set, a";
+  if (key === "server.api_keys") return String(config.texts(key).length);
+  if (key === "cache.dir") return config.optional(key) ?? "none, a";
   if (key === "server.allowed_hosts") return config.texts(key).join(",") || "no";
   return config.text(key);
 }

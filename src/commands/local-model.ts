@@ -1,31 +1,46 @@
 // Opens a model folder for serving: manifest, engine, tokenizer, template and the sessions on top, as the
 // Backend that the server takes. The wiring diagram of everything below the server; it decides nothing.
 import { readFileSync, statSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { type Manifest, manifestFile, readManifest } from "../../models/manifest.ts";
 import type { Config } from "../config.ts";
 import type { Repair, Reuse } from "../context/chat.ts";
-import { type KvType, openRunner } from "../engine/addon.ts";
+import { type KvType, openRunner, type Runner } from "../engine/addon.ts";
 import { Engine } from "../engine/engine.ts";
 import type { Backend } from "../server/backend.ts";
 import { LocalChat } from "../session/chat.ts";
 import { Renderer } from "../text/render.ts";
 import { ChatTemplate } from "../text/template.ts";
 import { Tokenizer } from "../text/tokenizer.ts";
+import { localBackend, Steps } from "./local-backend.ts";
 import { packageRoot, runtimeLibrary } from "./package-root.ts";
 
 export interface LocalModel {
   readonly backend: Backend;
   readonly manifest: Manifest;
+  /** Lets every session go, to disk where there is one, and all that is kept of earlier ones. Idempotent. */
+  release(): Promise<void>;
   /** Ends what runs and frees model and pool. */
   close(): Promise<void>;
 }
 
+export interface LocalModelOptions {
+  /** Stands between engine and runner: where tests put faults, and count. */
+  readonly wrap?: (runner: Runner) => Runner;
+  /** What went wrong without harm, a sentence each. Default: standard error. */
+  readonly log?: (sentence: string) => void;
+}
+
 /** Throws MODEL_NOT_IMPORTED, UNSUPPORTED_MODEL, and what opening the runner throws. */
-export async function openLocalModel(folder: string, config: Config): Promise<LocalModel> {
+export async function openLocalModel(
+  folder: string,
+  config: Config,
+  options: LocalModelOptions = {},
+): Promise<LocalModel> {
   const manifest = readManifest(folder);
+  const steps = new Steps();
   // The graph is loaded on a thread of its own; the tokenizer is read meanwhile.
-  const opening = openEngine(folder, manifest, config);
+  const opening = openEngine(folder, manifest, config, { ...options, steps });
   const text = Promise.resolve().then(() => readText(folder, manifest));
   const [engine] = await Promise.all([opening, text.catch(() => {})]);
   try {
@@ -48,17 +63,29 @@ export async function openLocalModel(folder: string, config: Config): Promise<Lo
       },
       reuse: config.text("reuse") as Reuse,
       repair: repairOf(config.text("repair")),
+      ...sessionLife(folder, config),
+      log: options.log ?? warn,
     });
     const created = Math.floor(statSync(join(folder, manifestFile)).mtimeMs / 1000);
-    const backend = localBackend(manifest, created, engine, tokenizer, chat);
-    return { backend, manifest, close: () => engine.close() };
+    const backend = localBackend({ manifest, created, engine, tokenizer, template, chat, steps });
+    const release = () => chat.close();
+    const close = async () => {
+      await release();
+      await engine.close();
+    };
+    return { backend, manifest, release, close };
   } catch (cause) {
     await engine.close();
     throw cause;
   }
 }
 
-async function openEngine(folder: string, manifest: Manifest, config: Config): Promise<Engine> {
+async function openEngine(
+  folder: string,
+  manifest: Manifest,
+  config: Config,
+  { wrap = (runner) => runner, steps }: LocalModelOptions & { readonly steps: Steps },
+): Promise<Engine> {
   const root = packageRoot();
   const pageSize = config.number("cache.page_size");
   const { layers, heads, kvHeads, headDim, vocab, context } = manifest.shapes;
@@ -74,6 +101,7 @@ async function openEngine(folder: string, manifest: Manifest, config: Config): P
         vocab,
         context,
         ropeBase: manifest.rope.base,
+        digest: `${manifest.digest} ${config.text("activations")}`,
       },
       runtime: runtimeLibrary(root),
       device: "cpu",
@@ -84,7 +112,31 @@ async function openEngine(folder: string, manifest: Manifest, config: Config): P
     },
     root,
   );
-  return new Engine(runner, { stepTokens: config.number("step_tokens") });
+  return new Engine(wrap(runner), {
+    stepTokens: config.number("step_tokens"),
+    gapMs: config.number("gap_ms"),
+    onStep: (step) => steps.tell(step),
+  });
+}
+
+/** How long sessions live, and where: a folder per model folder and number format, which files must agree in. */
+function sessionLife(folder: string, config: Config) {
+  const ttlSeconds = config.number("sessions.ttl");
+  const diskFolder = config.optional("cache.dir");
+  return {
+    idleRepair: config.flag("idle_repair"),
+    ...(ttlSeconds > 0 && { ttlSeconds }),
+    ...(diskFolder !== undefined && {
+      disk: {
+        folder: join(diskFolder, `${basename(folder)}.${config.text("cache.kv_type")}`),
+        bytes: config.number("cache.disk"),
+      },
+    }),
+  };
+}
+
+function warn(sentence: string): void {
+  process.stderr.write(`pocket: ${sentence}\n`);
 }
 
 function readText(folder: string, manifest: Manifest): { tokenizer: Tokenizer; template: ChatTemplate } {
@@ -101,43 +153,6 @@ function readText(folder: string, manifest: Manifest): { tokenizer: Tokenizer; t
     ...(eosToken !== undefined && { eosToken }),
   });
   return { tokenizer, template };
-}
-
-function localBackend(
-  manifest: Manifest,
-  created: number,
-  engine: Engine,
-  tokenizer: Tokenizer,
-  chat: LocalChat,
-): Backend {
-  return {
-    model: {
-      id: manifest.id,
-      created,
-      context: engine.context,
-      vocab: tokenizer.size,
-      family: manifest.family,
-    },
-    chat: (request) => chat.chat(request),
-    complete: (request) => chat.complete(request),
-    tokenize(text, { addSpecial, parseSpecial }) {
-      if (parseSpecial) return chat.tokenize(text, { addSpecial });
-      const ids = Array.from(tokenizer.encodeContent(text));
-      return addSpecial && tokenizer.bos !== undefined ? [tokenizer.bos, ...ids] : ids;
-    },
-    detokenize: (tokens) => chat.detokenize(tokens),
-    applyTemplate: (messages, tools) => chat.applyTemplate(messages, tools),
-    sessions: () => chat.list(),
-    deleteSession: (id) => chat.delete(id),
-    health() {
-      const { broken } = engine;
-      const { isa, kvType, threads, runtimeVersion, device } = engine.info;
-      return {
-        ...(broken && { broken: { message: broken.message, since: broken.since.getTime() } }),
-        engine: { ...engine.stats(), device, isa, kvType, threads, runtimeVersion },
-      };
-    },
-  };
 }
 
 function repairOf(text: string): Repair {

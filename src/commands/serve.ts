@@ -36,23 +36,27 @@ export async function serve(config: Config, options: { readonly pull: boolean })
   announce(app.server.address() as AddressInfo, config, model.manifest.id, Date.now() - startedAt);
 }
 
-function serverOptions(config: Config): ServerOptions {
-  const apiKey = config.optional("server.api_key");
+export function serverOptions(config: Config): ServerOptions {
   return {
     activeRequests: config.number("server.active"),
     queuedRequests: config.number("server.queue"),
     bodyBytes: config.number("server.body_limit"),
-    ...(apiKey !== undefined && { apiKey }),
+    apiKeys: apiKeysOf(config),
     allowedHosts: config.texts("server.allowed_hosts"),
     keepAliveMs: config.number("server.keep_alive") * 1000,
     logLevel: config.text("log"),
   };
 }
 
+function apiKeysOf(config: Config): readonly string[] {
+  const first = config.optional("server.api_key");
+  return [...new Set([...(first === undefined ? [] : [first]), ...config.texts("server.api_keys")])];
+}
+
 function announce({ address, family, port }: AddressInfo, config: Config, id: string, ms: number): void {
   const isOpen = address === "0.0.0.0" || address === "::";
   const name = isOpen ? "127.0.0.1" : family === "IPv6" ? `[${address}]` : address;
-  const isKeyed = config.optional("server.api_key") !== undefined;
+  const isKeyed = apiKeysOf(config).length > 0;
   const lines = [
     `listening on http://${name}:${port} (${id}, ready in ${(ms / 1000).toFixed(1)} s); Ctrl-C ends`,
     "",

@@ -57,6 +57,10 @@ export interface AnswerOptions extends SamplingOptions {
   readonly session?: string;
   readonly reuse?: Reuse;
   readonly repair?: Repair;
+  /** Everything behind the first edit is computed anew, so that nothing resident remembers what was cut. */
+  readonly forget?: boolean;
+  /** Whose request it is; sessions of another tenant do not exist for it. */
+  readonly tenant?: string;
   readonly signal?: AbortSignal;
 }
 
@@ -91,9 +95,13 @@ export interface TokenLogprob {
   readonly logprob: number;
 }
 
-export type FinishReason = "stop" | "length";
+/** tool_calls: the answer ends in tool calls, which wait for their results. */
+export type FinishReason = "stop" | "length" | "tool_calls";
 
-/** Noun-verb events of one answer, in this order: prompt-planned, text-delta *, answer-finished. */
+/**
+ * Noun-verb events of one answer, in this order: prompt-planned, then text-delta and tool-call as they come,
+ * answer-finished. A tool-call is sent once, when the call is complete.
+ */
 export type ChatEvent =
   | { readonly type: "prompt-planned"; readonly promptTokens: number; readonly bill: Bill }
   | {
@@ -101,6 +109,7 @@ export type ChatEvent =
       readonly text: string;
       readonly logprobs?: readonly (TokenLogprob & { readonly top: readonly TokenLogprob[] })[];
     }
+  | { readonly type: "tool-call"; readonly call: ToolCall }
   | {
       readonly type: "answer-finished";
       readonly reason: FinishReason;

@@ -18,6 +18,8 @@ export interface OpenOptions {
     /** Tokens a sequence may have. */
     readonly context: number;
     readonly ropeBase: number;
+    /** Names what the keys were computed with; stands in KV files, which need one. At most 120 characters. */
+    readonly digest?: string;
   };
   /** Path of libonnxruntime. */
   readonly runtime: string;
@@ -154,6 +156,14 @@ export interface Runner {
   /** Throws BAD_ARGUMENT with a list of the broken invariants of design §10, if any. */
   check(): void;
   inspect(id: SequenceId, layer?: number): Cells;
+  /**
+   * Writes the filled leading cells as they are now to a KV file, on a worker thread; allowed during a step. Their
+   * pages stay lent until it settles. Rejects with DISK_FULL, KV_FILE_UNWRITABLE.
+   */
+  save(id: SequenceId, file: string): Promise<void>;
+  /** A new sequence out of a KV file; allowed during a step. Rejects with KV_FILE_REFUSED, CACHE_FULL. */
+  load(file: string): Promise<SequenceId>;
+  /** Throws ENGINE_BUSY during a step, a save or a load. */
   close(): Promise<void>;
 }
 

@@ -1,39 +1,50 @@
-// The loop that owns the runner (design §7.5): between two steps it applies what was asked for (edits, forks,
-// releases, departures), plans the next step, computes it, and hands up what was sampled. All bookkeeping
-// happens on the JavaScript thread; only the step itself runs elsewhere. It knows tokens, never text.
-import { PocketError, pocketError } from "../errors.ts";
-import type { Runner, RunnerInfo, RunnerStats } from "./addon.ts";
+// What may be asked of the engine (design §7.5), checked here and done by the loop between two steps: jobs, forks,
+// files, releases. All bookkeeping happens on the JavaScript thread; only steps and files run elsewhere. It knows
+// tokens, never text.
+import { pocketError } from "../errors.ts";
+import type { Cells, Runner, RunnerInfo, RunnerStats } from "./addon.ts";
 import { Answer } from "./answer.ts";
 import type { EnginePort, Generated, Job, SequencePort } from "./job.ts";
-import { plan } from "./plan.ts";
+import { type EngineOptions, Loop } from "./loop.ts";
 import { Sequence } from "./sequence.ts";
+import type { Counts } from "./tally.ts";
 import { Task } from "./task.ts";
 
-export interface EngineOptions {
-  /** Tokens computed per step, over all sequences. */
-  readonly stepTokens: number;
-}
+export type { EngineOptions } from "./loop.ts";
 
-/** So many failed steps in a row are not bad luck: the engine is broken and says so from then on. */
-const failuresTolerated = 3;
+export interface EngineStats extends RunnerStats, Readonly<Counts> {
+  /** Tasks in the batch, parked ones included. */
+  readonly running: number;
+  /** Answers that wait for a page. */
+  readonly parked: number;
+  /** Jobs whose edit waits for the end of the step. */
+  readonly queued: number;
+}
 
 export class Engine implements EnginePort {
   readonly info: RunnerInfo;
-  #tasks: Task[] = [];
-  /** Cell changes asked for during a step, in order. */
-  #changes: (() => void)[] = [];
-  #looping = false;
-  #stepping = false;
-  #failures = 0;
-  #broken: { readonly since: Date; readonly message: string } | undefined;
+  relieve?: () => boolean;
+  readonly #loop: Loop;
+  /** Jobs that were started and have not ended, and those of them that are not background ones. */
+  #jobs = 0;
+  #foreground = 0;
   #closed = false;
-  #idle: (() => void)[] = [];
 
   constructor(
     private readonly runner: Runner,
-    private readonly options: EngineOptions,
+    options: EngineOptions,
   ) {
     this.info = runner.describe();
+    this.#loop = new Loop(
+      runner,
+      this.info,
+      options,
+      () => this.relieve?.() ?? false,
+      (task) => {
+        this.#jobs--;
+        this.#foreground -= task.background ? 0 : 1;
+      },
+    );
   }
 
   get context(): number {
@@ -52,28 +63,54 @@ export class Engine implements EnginePort {
     return this.runner.stats().pagesFree * this.info.pageSize;
   }
 
-  get broken(): { readonly since: Date; readonly message: string } | undefined {
-    return this.#broken;
+  get busy(): number {
+    return this.#foreground;
   }
 
-  stats(): RunnerStats & { readonly running: number } {
-    return { ...this.runner.stats(), running: this.#tasks.length };
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  get broken(): { readonly since: Date; readonly message: string } | undefined {
+    return this.#loop.broken;
+  }
+
+  stats(): EngineStats {
+    const { tasks } = this.#loop;
+    return {
+      ...this.runner.stats(),
+      ...this.#loop.tally.counts,
+      running: tasks.length,
+      parked: tasks.filter((task) => task.parked).length,
+      queued: this.#jobs - tasks.length,
+    };
+  }
+
+  exactLength(sequence: Sequence): number {
+    return this.runner.sequence(sequence.id).exactLength;
+  }
+
+  /** A copy; may be read during a step, which changes no cell before its end. */
+  cells(sequence: Sequence): Cells {
+    return this.runner.inspect(sequence.id);
   }
 
   create(): SequencePort {
     const sequence = new Sequence(this, 0, 0);
-    this.#change(() => sequence.bind(this.runner.newSequence()));
+    this.#loop.change(() => sequence.bind(this.runner.newSequence()), sequence);
     return sequence;
   }
 
   /** Queues the job; its edit is applied before the next step. */
   start(sequence: Sequence, job: Job): AsyncGenerator<Generated, void, undefined> {
     this.#refuse(sequence);
-    const answer: Answer = new Answer(() => this.#drop(task, pocketError("CANCELLED")));
+    const answer: Answer = new Answer(() => this.#loop.drop(task, pocketError("CANCELLED")));
     const task = new Task(sequence, job, answer, sequence.length);
     sequence.task = task;
-    task.watch(() => void this.#drop(task, pocketError("CANCELLED")));
-    this.#change(() => this.#begin(task));
+    this.#foreground += task.background ? 0 : 1;
+    this.#jobs++;
+    task.watch(() => void this.#loop.drop(task, pocketError("CANCELLED")));
+    this.#loop.change(() => this.#loop.begin(task), sequence);
     return answer;
   }
 
@@ -85,140 +122,74 @@ export class Engine implements EnginePort {
       );
     }
     const child = new Sequence(this, length, Math.min(length, sequence.exactLength));
-    this.#change(() => child.bind(this.runner.fork(sequence.id, length)));
+    this.#loop.change(() => child.bind(this.runner.fork(sequence.id, length)), child);
     return child;
+  }
+
+  adopt(sequence: Sequence, from: Sequence, start: number, end: number): void {
+    this.#refuse(sequence);
+    if (from.released || !(start >= 0 && start <= end && end <= from.length)) {
+      throw pocketError("BAD_ARGUMENT", `Cells [${start}, ${end}) of ${from.length} cannot be adopted.`);
+    }
+    const length = sequence.length + end - start;
+    if (length > this.context) {
+      throw pocketError(
+        "CONTEXT_LENGTH_EXCEEDED",
+        this.context,
+        length,
+        "the sequence with the adopted cells",
+      );
+    }
+    this.#loop.change(() => this.runner.adopt(sequence.id, from.id, start, end), sequence);
+    sequence.record(length);
+  }
+
+  async save(sequence: Sequence, file: string): Promise<void> {
+    if (sequence.released) throw pocketError("BAD_ARGUMENT", "A released sequence was asked to be saved.");
+    await new Promise<void>((resolve, reject) => {
+      // In its turn: what was asked for earlier is done, and the native side then holds on to the cells.
+      const save = () => this.#loop.files.save(sequence, file).then(resolve, reject);
+      this.#loop.change(() => void save());
+    });
+    this.#loop.tally.counts.saves++;
+  }
+
+  async load(file: string): Promise<SequencePort> {
+    this.#refuseAll();
+    const id = await this.#loop.files.load(file);
+    const { length, exactLength } = this.runner.sequence(id);
+    const sequence = new Sequence(this, length, exactLength);
+    sequence.bind(id);
+    this.#loop.tally.counts.loads++;
+    return sequence;
   }
 
   release(sequence: Sequence): void {
     const task = sequence.task;
-    if (task) void this.#drop(task, pocketError("CANCELLED"));
-    this.#change(() => {
-      if (sequence.bound) this.runner.release(sequence.id);
+    if (task) void this.#loop.drop(task, pocketError("CANCELLED"));
+    this.#loop.change(() => {
+      if (sequence.bound && !this.#closed) this.runner.release(sequence.id);
     });
   }
 
-  /** Ends what runs with ENGINE_CLOSED, waits for the step under way, frees the model and the pool. */
+  /** Ends what runs with ENGINE_CLOSED, waits for the step and the files under way, frees the model and the pool. */
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
-    for (const task of this.#tasks) task.dropped ??= pocketError("ENGINE_CLOSED");
-    if (this.#looping) await new Promise<void>((resolve) => this.#idle.push(resolve));
+    await this.#loop.stop();
     await this.runner.close();
   }
 
-  /** Applies the task's edit; one that is refused has changed nothing. */
-  #begin(task: Task): void {
-    try {
-      if (!task.dropped) this.runner.splice(task.sequence.id, task.cells);
-    } catch (cause) {
-      task.dropped = cause as Error;
-    }
-    if (task.dropped) {
-      this.#finish(task, task.dropped);
-      return;
-    }
-    this.#tasks.push(task);
-    if (!this.#looping) void this.#loop();
+  #refuseAll(): void {
+    if (this.#closed) throw pocketError("ENGINE_CLOSED");
+    const { broken } = this.#loop;
+    if (broken) throw pocketError("ENGINE_BROKEN", broken.since.toISOString(), broken.message);
   }
 
   #refuse(sequence: Sequence): void {
-    if (this.#closed) throw pocketError("ENGINE_CLOSED");
-    if (this.#broken)
-      throw pocketError("ENGINE_BROKEN", this.#broken.since.toISOString(), this.#broken.message);
+    this.#refuseAll();
+    if (sequence.fault) throw sequence.fault;
     if (sequence.released) throw pocketError("BAD_ARGUMENT", "A released sequence was asked to run.");
     if (sequence.task) throw pocketError("BAD_ARGUMENT", "A sequence runs one job at a time.");
-  }
-
-  /** Resolves when the task is out of the engine. */
-  async #drop(task: Task, reason: Error): Promise<void> {
-    if (task.sequence.task !== task) return;
-    task.dropped ??= reason;
-    if (this.#stepping) await new Promise<void>((resolve) => this.#changes.push(resolve));
-    this.#sweep();
-  }
-
-  #change(change: () => void): void {
-    if (this.#stepping) this.#changes.push(change);
-    else change();
-  }
-
-  async #loop(): Promise<void> {
-    this.#looping = true;
-    while (this.#tasks.length > 0) {
-      await this.#step();
-    }
-    this.#looping = false;
-    for (const resolve of this.#idle.splice(0)) resolve();
-  }
-
-  /** Takes out the tasks whose reader has gone. */
-  #sweep(): void {
-    for (const task of this.#tasks.filter((candidate) => candidate.dropped)) this.#finish(task, task.dropped);
-  }
-
-  async #step(): Promise<void> {
-    const shares = plan(this.#tasks, this.options.stepTokens);
-    const work = this.#tasks
-      .map((task, place) => ({ task, count: shares[place]! }))
-      .filter(({ count }) => count > 0);
-    this.#stepping = true;
-    try {
-      const { outcomes } = await this.runner.step(work.map(({ task, count }) => task.entry(count)));
-      this.#failures = 0;
-      for (const [place, { task, count }] of work.entries()) {
-        const outcome = outcomes[place]!;
-        if (outcome.failure) this.#finish(task, new PocketError("BROKEN_LOGITS", outcome.failure));
-        else this.#advance(task, outcome.token, task.advance(count, outcome));
-      }
-    } catch (cause) {
-      this.#fail(
-        cause as Error,
-        work.map(({ task }) => task),
-      );
-    }
-    // From here to the next await nobody else runs, so the changes keep their order.
-    this.#stepping = false;
-    for (const change of this.#changes.splice(0)) change();
-    this.#sweep();
-  }
-
-  #advance(task: Task, token: number, complete: boolean): void {
-    if (complete) {
-      this.#finish(task);
-      return;
-    }
-    if (task.pending > 0) return;
-    try {
-      this.runner.splice(task.sequence.id, [task.feed(token)]);
-    } catch (cause) {
-      this.#finish(task, cause as Error);
-    }
-  }
-
-  /** A step that throws has committed nothing: its tasks end, everybody else goes on. */
-  #fail(cause: Error, tasks: readonly Task[]): void {
-    for (const task of tasks) this.#finish(task, cause);
-    if (++this.#failures < failuresTolerated) return;
-    this.#broken = { since: new Date(), message: cause.message };
-    const error = pocketError("ENGINE_BROKEN", this.#broken.since.toISOString(), cause.message);
-    for (const task of [...this.#tasks]) this.#finish(task, error);
-  }
-
-  /** The one way out for a task: cut what has no keys, record what is left, tell the reader. */
-  #finish(task: Task, failure?: Error): void {
-    const { sequence } = task;
-    if (sequence.task !== task) return;
-    const filled = task.filledLength;
-    const spliced = this.#tasks.includes(task);
-    this.#tasks = this.#tasks.filter((other) => other !== task);
-    task.unwatch();
-    sequence.task = undefined;
-    if (spliced && !sequence.released) {
-      const { length } = this.runner.sequence(sequence.id);
-      if (length > filled) this.runner.splice(sequence.id, [{ start: filled, end: length, count: 0 }]);
-      const { exactLength } = this.runner.sequence(sequence.id);
-      sequence.record(filled, exactLength);
-    }
-    task.answer.end(failure);
   }
 }

@@ -21,6 +21,21 @@ export interface Job {
   /** Alternatives to report per token. */
   readonly top: number;
   readonly signal?: AbortSignal;
+  /** For an answer that goes on: number of its next token, and index of its first. */
+  readonly draw?: number;
+  readonly generatedFrom?: number;
+  /**
+   * Planned only in steps in which no other job has anything to compute. Its edit is applied right before its
+   * first step, so that a job that is left earlier has changed nothing. Expected to be one chunk of at most 128
+   * tokens, so that it is put off within one step. With `maxTokens` 0 its last cell need not be the sequence's.
+   */
+  readonly background?: boolean;
+  /**
+   * What happens to cells behind an open gap when the job ends early. By default everything from the first open
+   * gap on is cut and `length` alone says what is resident. With true only the open cells are: survivors behind
+   * them stay, and `tokens()` says what is resident.
+   */
+  readonly keepsSurvivors?: boolean;
 }
 
 export interface Alternative {
@@ -41,27 +56,59 @@ export interface EnginePort {
   /** Tokens the whole pool holds. */
   readonly capacity: number;
   readonly tokensFree: number;
+  /** Jobs running or queued, background ones aside. */
+  readonly busy: number;
+  /**
+   * Set by whoever holds idle sequences. Called between two steps when an answer finds no page for its next
+   * token: lets go of one idle sequence and says whether there was one. Its pages may come back later, when its
+   * file is written.
+   */
+  relieve?: () => boolean;
   create(): SequencePort;
+  /**
+   * A new sequence with the cells that `save` wrote, births as they were. Nothing of it exists before the whole
+   * file has been checked. Rejects with KV_FILE_REFUSED (missing, damaged, or of another model, layout or type),
+   * CACHE_FULL.
+   */
+  load(file: string): Promise<SequencePort>;
 }
 
 /**
  * One sequence. At most one job runs on it at a time. When a job ends, by its end, an error or the signal,
  * the sequence holds the prompt and every generated token that was fed back: all but the last sampled one.
- * A job that was cut short leaves gaps behind; `length` counts filled leading cells only, since the rest
- * was cut.
+ * A job that was cut short leaves gaps behind; they are cut (see `keepsSurvivors`), so that every cell of an
+ * idle sequence is filled.
  */
 export interface SequencePort {
+  /** Filled leading cells, up to the moment also while a job runs. */
   readonly length: number;
+  /** Leading cells that equal a cold prefill, up to the moment also while a job runs. */
   readonly exactLength: number;
-  /** Distinct pages held are not shared out; this is cells, for accounting. */
   readonly released: boolean;
+  /** Tokens of the filled leading cells; a copy. */
+  tokens(): Int32Array;
+  /** Of the filled leading cells, for a map; a copy. Undefined before the sequence is made and once it is released. */
+  cells(): { readonly births: Int32Array; readonly slots: Int32Array } | undefined;
   /**
-   * Yields one item per generated token. Rejects with CACHE_FULL (nothing changed), CANCELLED, ENGINE_BROKEN.
-   * The edit is applied before the first await resolves.
+   * Yields one item per generated token. Rejects with CACHE_FULL, CANCELLED, ENGINE_BROKEN. The edit is applied
+   * before the first await resolves. CACHE_FULL before the first token has changed nothing; later it means that
+   * the answer may go on where it was (`draw`, `generatedFrom`) once there is room. CACHE_TOO_SMALL after a
+   * token: the pool cannot hold the answer; the cells are gone.
    */
   run(job: Job): AsyncGenerator<Generated, void, undefined>;
   /** A new sequence that shares the first `length` cells. */
   fork(length: number): SequencePort;
+  /**
+   * Appends the filled cells [start, end) of `from`, pages shared, births as they are: nothing is computed, and
+   * they are never exact. Throws BAD_ARGUMENT while a job runs here, CONTEXT_LENGTH_EXCEEDED.
+   */
+  adopt(from: SequencePort, start: number, end: number): void;
+  /**
+   * Writes the filled leading cells to `file` by way of a temporary name beside it. Steps go on meanwhile, and
+   * the sequence may change or be released: what is written is what it was at the call. Its pages stay lent
+   * until the promise settles. Rejects with DISK_FULL, KV_FILE_UNWRITABLE; `file` is then as it was.
+   */
+  save(file: string): Promise<void>;
   /** Idempotent. */
   release(): void;
 }

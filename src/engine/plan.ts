@@ -1,8 +1,10 @@
 // Who computes how many tokens in the next step. Pure: it sees counts, not sequences.
 //
 // Decodes come first, one token each, so that a running stream never waits for somebody's prompt. What the
-// token budget leaves is shared evenly between the waiting prompts; what a short prompt does not need goes to
-// the others, so a short question is answered after one step even while a long prompt is being read.
+// token budget leaves is shared evenly between waiting prompts; what a short prompt does not need goes to the
+// others, so a short question is answered after one step even while a long prompt is being read. Where the
+// budget is too small for a tile each, prompts take turns, the one served longest ago first. Background work
+// is planned only when nobody else has any.
 
 /** What a task still has to compute. */
 export interface Demand {
@@ -10,25 +12,45 @@ export interface Demand {
   readonly pending: number;
   /** True once the task has sampled a token: its pending token is the last sampled one. */
   readonly decoding: boolean;
+  readonly background?: boolean;
+  /** Number of the step that last computed something of it; 0 for none. */
+  readonly servedAt?: number;
 }
 
-/** Prompts make progress even when decodes alone use up the budget. */
+/** Prompts make progress even when decodes alone use up the budget; fewer tokens in a step are not worth one. */
 export const leastPromptTokens = 16;
 
 /** Tokens per demand, in the order given; 0 waits for a later step. At least one is positive. */
 export function plan(demands: readonly Demand[], budget: number): number[] {
-  const shares = demands.map((demand): number => (demand.decoding ? 1 : 0));
-  const decodes = shares.reduce((sum, share) => sum + share, 0);
-  let left = Math.max(budget - decodes, leastPromptTokens);
+  const shares = demands.map(() => 0);
+  const places = demands.map((_, place) => place);
+  const foreground = places.filter((place) => !demands[place]!.background);
+  const served = foreground.length > 0 ? foreground : places;
+  let left = budget;
+  for (const place of served) {
+    if (!demands[place]!.decoding) continue;
+    shares[place] = 1;
+    left--;
+  }
+  left = Math.max(left, leastPromptTokens);
   // Smallest demand first: what it leaves of its even share is known before the larger ones take theirs.
-  const prompts = demands
-    .map((demand, place) => ({ place, pending: demand.pending, decoding: demand.decoding }))
-    .filter((prompt) => !prompt.decoding)
-    .sort((a, b) => a.pending - b.pending || a.place - b.place);
-  for (const [rank, prompt] of prompts.entries()) {
-    const share = Math.min(prompt.pending, Math.ceil(left / (prompts.length - rank)));
-    shares[prompt.place] = share;
-    left -= share;
+  const turn = promptsOfTurn(demands, served, left).sort((a, b) => demands[a]!.pending - demands[b]!.pending);
+  for (const [rank, place] of turn.entries()) {
+    shares[place] = Math.min(demands[place]!.pending, Math.ceil(left / (turn.length - rank)));
+    left -= shares[place];
   }
   return shares;
+}
+
+/** The prompts that `left` tokens go to: as many as get a tile each, or all they need. */
+function promptsOfTurn(demands: readonly Demand[], served: readonly number[], left: number): number[] {
+  const waiting = served
+    .filter((place) => !demands[place]!.decoding)
+    .sort((a, b) => (demands[a]!.servedAt ?? 0) - (demands[b]!.servedAt ?? 0) || a - b);
+  let room = left;
+  return waiting.filter((place) => {
+    const chosen = room > 0;
+    room -= Math.min(demands[place]!.pending, leastPromptTokens);
+    return chosen;
+  });
 }

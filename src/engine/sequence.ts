@@ -9,18 +9,19 @@ import type { Task } from "./task.ts";
 export class Sequence implements SequencePort {
   #id: SequenceId | undefined;
   #length: number;
-  #exactLength: number;
   /** The job under way, if any; kept by the engine. */
   task: Task | undefined;
+  /** Why it cannot be used: a change that was put off to the end of a step failed then. */
+  fault: Error | undefined;
   released = false;
 
   constructor(
     private readonly engine: Engine,
     length: number,
-    exactLength: number,
+    /** Until it is bound; from then on the native side knows. */
+    private readonly exactLengthExpected: number,
   ) {
     this.#length = length;
-    this.#exactLength = exactLength;
   }
 
   get id(): SequenceId {
@@ -29,11 +30,24 @@ export class Sequence implements SequencePort {
   }
 
   get length(): number {
+    // The edit of background work that has not begun is not there yet, also for whoever forks or saves now.
+    if (this.task?.background && !this.task.spliced) return this.#length;
     return this.task?.filledLength ?? this.#length;
   }
 
   get exactLength(): number {
-    return Math.min(this.#exactLength, this.length);
+    const exact = this.#readable ? this.engine.exactLength(this) : this.exactLengthExpected;
+    return Math.min(exact, this.length);
+  }
+
+  tokens(): Int32Array {
+    return this.#readable ? this.engine.cells(this).tokens.slice(0, this.length) : new Int32Array(0);
+  }
+
+  cells(): { readonly births: Int32Array; readonly slots: Int32Array } | undefined {
+    if (!this.#readable) return undefined;
+    const { births, slots } = this.engine.cells(this);
+    return { births: births.slice(0, this.length), slots: slots.slice(0, this.length) };
   }
 
   run(job: Job): AsyncGenerator<Generated, void, undefined> {
@@ -42,6 +56,16 @@ export class Sequence implements SequencePort {
 
   fork(length: number): SequencePort {
     return this.engine.fork(this, length);
+  }
+
+  adopt(from: SequencePort, start: number, end: number): void {
+    if (!(from instanceof Sequence))
+      throw pocketError("BAD_ARGUMENT", "Cells can only be adopted inside one engine.");
+    this.engine.adopt(this, from, start, end);
+  }
+
+  save(file: string): Promise<void> {
+    return this.engine.save(this, file);
   }
 
   release(): void {
@@ -59,9 +83,12 @@ export class Sequence implements SequencePort {
     return this.#id !== undefined;
   }
 
-  /** For the engine: what the native side says after an edit or a step. */
-  record(length: number, exactLength: number): void {
+  /** For the engine: filled cells after an edit or a job. */
+  record(length: number): void {
     this.#length = length;
-    this.#exactLength = exactLength;
+  }
+
+  get #readable(): boolean {
+    return this.bound && !this.released && !this.engine.closed;
   }
 }

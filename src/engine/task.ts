@@ -1,26 +1,35 @@
 // One job under way: which of its tokens still lack keys, where they stand, and what the next step needs of
-// it. Bookkeeping in plain numbers; it never calls the runner.
+// it. Bookkeeping in plain numbers; it never calls the runner. An answer whose next token found no page is
+// parked; one that gave its cells up as well knows all its tokens and is read again from the start.
 import type { CellSplice, StepEntry, StepOutcome } from "./addon.ts";
 import type { Answer } from "./answer.ts";
 import type { Job } from "./job.ts";
 import type { Demand } from "./plan.ts";
 import type { Sequence } from "./sequence.ts";
 
-/** New cells [start, end), in new coordinates. */
+/** Cells [start, end), in new coordinates. */
 interface Gap {
   readonly start: number;
   readonly end: number;
 }
 
 export class Task implements Demand {
-  readonly cells: readonly CellSplice[];
-  readonly #gaps: readonly Gap[];
+  /** The edit that opens the cells of the pending tokens, to be applied by the engine. */
+  cells: readonly CellSplice[];
+  #gaps: readonly Gap[];
   #fill: Int32Array;
   #filled = 0;
   #length: number;
   #generated = 0;
   readonly #promptLength: number;
+  /** The token sampled last, while it has no cell. */
+  #owed: number | undefined;
   decoding = false;
+  servedAt = 0;
+  /** The edit is applied. */
+  spliced = false;
+  /** Its claim was refused at least once. */
+  waiting = false;
   /** Set when the reader left or the signal fired: the engine drops the task between two steps. */
   dropped: Error | undefined;
 
@@ -57,8 +66,22 @@ export class Task implements Demand {
     if (this.#abort) this.job.signal?.removeEventListener("abort", this.#abort);
   }
 
+  get background(): boolean {
+    return this.job.background ?? false;
+  }
+
   get pending(): number {
     return this.#fill.length - this.#filled;
+  }
+
+  /** Waits for a page, with its cells or without. */
+  get parked(): boolean {
+    return this.#owed !== undefined || (this.#generated > 0 && !this.spliced);
+  }
+
+  /** Parked and still in possession of its cells. */
+  get holdsCells(): boolean {
+    return this.#owed !== undefined;
   }
 
   /** Cells of the sequence, gaps included. */
@@ -68,14 +91,19 @@ export class Task implements Demand {
 
   /** Leading cells that have keys: everything in front of the first open gap. */
   get filledLength(): number {
-    if (this.pending === 0) return this.#length;
-    if (this.decoding) return this.#length - 1;
+    return this.openGaps()[0]?.start ?? this.#length;
+  }
+
+  /** Cells without keys, front to back. */
+  openGaps(): Gap[] {
     let passed = this.#filled;
-    for (const gap of this.#gaps) {
-      if (passed < gap.end - gap.start) return gap.start + passed;
-      passed -= gap.end - gap.start;
+    const open: Gap[] = [];
+    for (const { start, end } of this.#gaps) {
+      const filled = Math.min(passed, end - start);
+      passed -= filled;
+      if (start + filled < end) open.push({ start: start + filled, end });
     }
-    return this.#length;
+    return open;
   }
 
   /** The step's entry for the next `count` pending tokens; asks for a token when they are the last ones. */
@@ -83,14 +111,11 @@ export class Task implements Demand {
     const tokens = this.#fill.subarray(this.#filled, this.#filled + count);
     const entry = { sequence: this.sequence.id, tokens };
     if (count < this.pending || this.job.maxTokens === 0) return entry;
-    const { sampling, top } = this.job;
-    return {
-      ...entry,
-      sample: { ...sampling, draw: this.#generated, generatedFrom: this.#promptLength, top },
-    };
+    const { sampling, top, draw = 0, generatedFrom = this.#promptLength } = this.job;
+    return { ...entry, sample: { ...sampling, draw: draw + this.#generated, generatedFrom, top } };
   }
 
-  /** After a step that computed `count` tokens. True when the answer is complete. */
+  /** After a step that computed `count` tokens. True when the answer is complete; else a token may be owed. */
   advance(count: number, outcome: StepOutcome): boolean {
     this.#filled += count;
     if (this.pending > 0) return false;
@@ -101,17 +126,39 @@ export class Task implements Demand {
       logprob: outcome.logprob,
       top: Array.from(outcome.topTokens, (token, rank) => ({ token, logprob: outcome.topLogprobs[rank]! })),
     });
-    this.decoding = true;
+    this.#owed = outcome.token;
     return this.#generated >= this.job.maxTokens || this.job.stopTokens.has(outcome.token);
   }
 
-  /** Opens the cell of the token sampled last; the caller splices the sequence accordingly. */
-  feed(token: number): CellSplice {
-    const end = this.#length;
-    this.#fill = Int32Array.of(token);
+  /** What opens the cell of the token that is owed, or all cells of a task that gave them up. */
+  get claim(): CellSplice {
+    return this.#owed === undefined
+      ? { start: 0, end: 0, count: this.#fill.length }
+      : { start: this.#length, end: this.#length, count: 1 };
+  }
+
+  /** The claim was met. */
+  seat(): void {
+    if (this.#owed !== undefined) {
+      this.#fill = Int32Array.of(this.#owed);
+      this.#filled = 0;
+      this.#gaps = [{ start: this.#length, end: ++this.#length }];
+      this.#owed = undefined;
+      this.decoding = true;
+    }
+    this.spliced = true;
+    this.waiting = false;
+  }
+
+  /** Its cells, which held `tokens`, are cut: what is left is to read them and the owed one again. */
+  giveUp(tokens: Int32Array): void {
+    this.#fill = concatenate([tokens, Int32Array.of(this.#owed!)]);
     this.#filled = 0;
-    this.#length++;
-    return { start: end, end, count: 1 };
+    this.#length = this.#fill.length;
+    this.#gaps = [{ start: 0, end: this.#length }];
+    this.#owed = undefined;
+    this.decoding = false;
+    this.spliced = false;
   }
 }
 

@@ -1,9 +1,14 @@
 // The door's queue: so many requests are served at once, so many more may wait, the next one is turned away
 // with 429. It counts requests, not tokens; which sequence computes when is the engine's business.
 import { pocketError } from "../errors.ts";
+import type { Pace } from "./retry.ts";
+
+/** Weight of the newest request in the average time that a place is held. */
+const newest = 0.2;
 
 export class Admission {
   private active = 0;
+  private heldMs = 0;
   private readonly waiting: (() => void)[] = [];
 
   constructor(
@@ -19,12 +24,18 @@ export class Admission {
     signal.throwIfAborted();
     if (this.active < this.activeLimit) this.active++;
     else await this.wait(signal);
+    const enteredAt = performance.now();
     let left = false;
     return () => {
       if (left) return;
       left = true;
+      this.remember(performance.now() - enteredAt);
       this.leave();
     };
+  }
+
+  get pace(): Pace {
+    return { ...this.counts, heldMs: this.heldMs, limit: this.activeLimit };
   }
 
   get counts(): { active: number; queued: number } {
@@ -45,6 +56,10 @@ export class Admission {
       signal.addEventListener("abort", giveUp, { once: true });
       this.waiting.push(turn);
     });
+  }
+
+  private remember(ms: number): void {
+    this.heldMs = this.heldMs === 0 ? ms : newest * ms + (1 - newest) * this.heldMs;
   }
 
   /** The place goes to the first in the queue without becoming free in between. */

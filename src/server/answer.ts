@@ -3,7 +3,7 @@
 import type { FastifyBaseLogger, FastifyReply } from "fastify";
 import type { Bill, ChatEvent } from "../context/chat.ts";
 import { pocketError } from "../errors.ts";
-import type { Admission } from "./admission.ts";
+import type { Door } from "./app.ts";
 import { asPocketError, errorBody, internalError, logError } from "./errors.ts";
 import { cutReason } from "./lifeline.ts";
 import { EventStream } from "./sse.ts";
@@ -18,15 +18,25 @@ export interface Gathered {
   readonly finish: Finish;
 }
 
-/** The events once there is a place for them; the place is given back when they end, however they end. */
+/**
+ * The events once there is a place for them, counted; the place is given back when they end, however they end.
+ */
 export async function* admitted(
-  admission: Admission,
+  { admission, metrics }: Pick<Door, "admission" | "metrics">,
   signal: AbortSignal,
   start: () => AsyncIterable<ChatEvent>,
 ): AsyncGenerator<ChatEvent> {
-  const leave = await admission.enter(signal);
+  const arrivedAt = performance.now();
+  let leave: () => void;
   try {
-    yield* start();
+    leave = await admission.enter(signal);
+  } catch (cause) {
+    metrics.failed(cutReason(signal) ?? cause);
+    throw cause;
+  }
+  metrics.entered(performance.now() - arrivedAt);
+  try {
+    yield* metrics.metered(arrivedAt, start());
   } finally {
     leave();
   }

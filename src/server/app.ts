@@ -17,7 +17,10 @@ import { installErrors } from "./errors.ts";
 import { installGuard, isAllowedOrigin } from "./guard.ts";
 import { health } from "./health.ts";
 import { Lifelines } from "./lifeline.ts";
+import { Metrics } from "./metrics.ts";
 import { models } from "./models.ts";
+import { numbers } from "./numbers.ts";
+import { retryAfter } from "./retry.ts";
 import { sessions } from "./sessions.ts";
 import { tokens } from "./tokens.ts";
 
@@ -35,12 +38,15 @@ export interface Door {
   readonly options: ServerOptions;
   readonly admission: Admission;
   readonly lifelines: Lifelines;
+  readonly metrics: Metrics;
 }
 
 /** close() ends live answers with ENGINE_CLOSED before it waits for connections; it leaves the backend open. */
 export function buildServer(backend: Backend, options: ServerOptions): FastifyInstance {
   const app = fastify({
     bodyLimit: options.bodyBytes,
+    // A session's name may have 256 characters, each up to four bytes of %XX.
+    routerOptions: { maxParamLength: 256 * 12 },
     // A key of this name inside a tool call's arguments is data, not an attack worth a 400.
     onProtoPoisoning: "remove",
     onConstructorPoisoning: "remove",
@@ -49,7 +55,11 @@ export function buildServer(backend: Backend, options: ServerOptions): FastifyIn
   });
   app.setValidatorCompiler(validatorCompiler);
   app.setSerializerCompiler(serializerCompiler);
-  installErrors(app, options.bodyBytes);
+  const admission = new Admission(options.activeRequests, options.queuedRequests);
+  installErrors(app, {
+    bodyBytes: options.bodyBytes,
+    retryAfter: (error) => retryAfter(error, admission.pace),
+  });
   installGuard(app, options);
   app.register(cors, {
     methods: ["GET", "POST", "DELETE"],
@@ -60,12 +70,14 @@ export function buildServer(backend: Backend, options: ServerOptions): FastifyIn
   const door: Door = {
     backend,
     options,
-    admission: new Admission(options.activeRequests, options.queuedRequests),
+    admission,
     lifelines: new Lifelines(app),
+    metrics: new Metrics(backend, admission),
   };
   app.register(async (instance) => {
     const routes = instance.withTypeProvider<ZodTypeProvider>();
-    for (const group of [chatCompletions, completions, models, health, tokens, sessions]) group(routes, door);
+    for (const group of [chatCompletions, completions, models, health, numbers, tokens, sessions])
+      group(routes, door);
   });
   return app;
 }

@@ -11,6 +11,8 @@ export interface ModelInfo {
   readonly context: number;
   readonly vocab: number;
   readonly family: string;
+  /** Whether the chat template shows tools to the model. */
+  readonly takesTools: boolean;
 }
 
 /** One resident conversation, as GET /v1/sessions shows it. */
@@ -25,6 +27,55 @@ export interface SessionInfo {
   readonly busy: boolean;
   /** By a client; else the server made the name up. */
   readonly named: boolean;
+}
+
+/** Half-open, in cells. */
+export interface CellRange {
+  readonly start: number;
+  readonly end: number;
+}
+
+/** The cells of one session, for a map of it. Ranges are ordered and disjoint. */
+export interface SessionMap {
+  readonly tokens: number;
+  /** Cells that are approximate: they attended to text that is gone. */
+  readonly stale: readonly CellRange[];
+  /** Rendered messages, in order; they cover all cells. */
+  readonly spans: readonly (CellRange & { readonly role: string })[];
+  /** Runs of cells that moved by the same number of positions since their keys were written. */
+  readonly shifts: readonly (CellRange & { readonly shift: number })[];
+}
+
+/** One pass of the model, as the engine reports it. */
+export interface StepReport {
+  /** Sequences in the step. */
+  readonly entries: number;
+  readonly promptTokens: number;
+  readonly decodeTokens: number;
+  /** Recomputed while nobody waited. */
+  readonly backgroundTokens: number;
+  readonly ms: number;
+}
+
+/** What is resident and what became of it; counts since the start unless they say "now". */
+export interface Counts {
+  /** Now: no cell stands in it; one does; it is in the pool. */
+  readonly pagesFree: number;
+  readonly pagesLent: number;
+  readonly pages: number;
+  /** Now. */
+  readonly sessions: number;
+  /** Now: cells that are approximate, over all sessions. */
+  readonly staleTokens: number;
+  readonly repairedTokens: number;
+  /** Sessions let go of to make room. */
+  readonly evictions: number;
+  /** Sessions that came back from a file; were written to one; bytes of these files now. */
+  readonly diskHits: number;
+  readonly diskWrites: number;
+  readonly diskBytes: number;
+  /** Answers that had to wait, or to be computed again, for want of pages. */
+  readonly preemptions: number;
 }
 
 export interface Health {
@@ -54,10 +105,16 @@ export interface Backend extends Chat {
   tokenize(text: string, options: TokenizeOptions): readonly number[];
   detokenize(tokens: readonly number[]): string;
   applyTemplate(messages: readonly Message[], tools?: readonly Tool[]): RenderedPrompt;
-  sessions(): readonly SessionInfo[];
-  /** Ends an answer under way with CANCELLED. Throws SESSION_NOT_FOUND. */
-  deleteSession(id: string): void;
+  /** Those of the tenant only. */
+  sessions(tenant?: string): readonly SessionInfo[];
+  /** Throws SESSION_NOT_FOUND, also for a session of another tenant. */
+  session(id: string, tenant?: string): SessionMap;
+  /** Ends an answer under way with CANCELLED. Throws SESSION_NOT_FOUND, also for a session of another tenant. */
+  deleteSession(id: string, tenant?: string): void;
   health(): Health;
+  counts(): Counts;
+  /** Calls `watcher` after every step from here on. */
+  watchSteps(watcher: (step: StepReport) => void): void;
 }
 
 export interface ServerOptions {
@@ -66,8 +123,8 @@ export interface ServerOptions {
   /** Requests that may wait; the next one gets 429. */
   readonly queuedRequests: number;
   readonly bodyBytes: number;
-  /** Absent: no key is asked for. */
-  readonly apiKey?: string;
+  /** Empty: no key is asked for. Each key sees its own sessions only. */
+  readonly apiKeys: readonly string[];
   /** Hosts and origins besides loopback and plain IP addresses; `*` allows all. */
   readonly allowedHosts: readonly string[];
   /** Milliseconds between comments in a silent stream. */

@@ -17,7 +17,7 @@ export function chatCompletions(app: App, door: Door): void {
 }
 
 function serve(body: ChatBody, request: FastifyRequest, reply: FastifyReply, door: Door) {
-  const { backend, options, admission, lifelines } = door;
+  const { backend, options, lifelines } = door;
   const asked = houseRequest(body, request, reply, door);
   const head = {
     id: `chatcmpl-${randomUUID()}`,
@@ -25,7 +25,7 @@ function serve(body: ChatBody, request: FastifyRequest, reply: FastifyReply, doo
     model: backend.model.id,
   };
   return lifelines.hold(reply, async (signal) => {
-    const events = admitted(admission, signal, () => backend.chat({ ...asked, signal }));
+    const events = admitted(door, signal, () => backend.chat({ ...asked, signal }));
     if (body.stream === true) {
       const writer = chunkWriter(head, body.stream_options?.include_usage === true);
       await streamAnswer(events, reply, writer, { keepAliveMs: options.keepAliveMs, signal });
@@ -55,8 +55,12 @@ function houseRequest(body: ChatBody, request: FastifyRequest, reply: FastifyRep
   const { tools, skipped } = houseTools(body.tools);
   if (skipped.length > 0) reply.header("x-pocket-tools-skipped", [...new Set(skipped)].join(", "));
   const offered = body.tool_choice === "none" ? [] : tools;
+  const { model } = door.backend;
+  if (offered.length > 0 && !model.takesTools) {
+    throw badField("tools", `the chat template of ${model.id} has no place for them; leave them out`);
+  }
   return {
-    ...answerOptions(body, request.headers),
+    ...answerOptions(body, request),
     messages: houseMessages(body.messages),
     ...(offered.length > 0 && { tools: offered }),
     ...(body.logprobs === true && { topLogprobs: body.top_logprobs ?? 0 }),

@@ -19,7 +19,7 @@ export function completions(app: App, door: Door): void {
 }
 
 function serve(body: CompletionBody, request: FastifyRequest, reply: FastifyReply, door: Door) {
-  const { backend, options, admission, lifelines } = door;
+  const { backend, options, lifelines } = door;
   const asked = houseRequest(body, request, door);
   const head = {
     id: `cmpl-${randomUUID()}`,
@@ -28,7 +28,7 @@ function serve(body: CompletionBody, request: FastifyRequest, reply: FastifyRepl
     model: backend.model.id,
   };
   return lifelines.hold(reply, async (signal) => {
-    const events = admitted(admission, signal, () => backend.complete({ ...asked, signal }));
+    const events = admitted(door, signal, () => backend.complete({ ...asked, signal }));
     if (body.stream === true) {
       const writer = chunkWriter(head, body.stream_options?.include_usage === true);
       await streamAnswer(events, reply, writer, { keepAliveMs: options.keepAliveMs, signal });
@@ -49,7 +49,7 @@ function houseRequest(body: CompletionBody, request: FastifyRequest, door: Door)
   checkModel(body.model, door.backend.model);
   return {
     maxTokens: defaultMaxTokens,
-    ...answerOptions(body, request.headers),
+    ...answerOptions(body, request),
     prompt: onePrompt(body.prompt, door.backend.model.vocab),
     ...(typeof body.logprobs === "number" && { topLogprobs: body.logprobs }),
   };

@@ -63,11 +63,22 @@ export function internalError(): PocketError {
   return new PocketError("INTERNAL", "The server failed inside.");
 }
 
-export function installErrors(app: FastifyInstance, bodyBytes: number): void {
+export interface ErrorOptions {
+  readonly bodyBytes: number;
+  /** Seconds for Retry-After; undefined: the header is left out. */
+  readonly retryAfter: (error: PocketError) => number | undefined;
+}
+
+export function installErrors(app: FastifyInstance, { bodyBytes, retryAfter }: ErrorOptions): void {
   app.setErrorHandler((cause, request, reply) => {
     const planned = asPocketError(cause, bodyBytes);
     if (planned === null) request.log.error({ err: cause }, "request failed inside");
-    return sendError(reply, planned ?? internalError());
+    const error = planned ?? internalError();
+    const seconds = retryAfter(error);
+    if (seconds !== undefined) reply.header("retry-after", String(seconds));
+    // Clients of the OpenAI kind would try again at once; here that can never help.
+    if (error.code === "CACHE_TOO_SMALL") reply.header("x-should-retry", "false");
+    return sendError(reply, error);
   });
   app.setNotFoundHandler((request, reply) => {
     const path = request.url.split("?", 1)[0]!;
@@ -81,8 +92,7 @@ export function installErrors(app: FastifyInstance, bodyBytes: number): void {
   });
 }
 
-export function sendError(reply: FastifyReply, error: PocketError): FastifyReply {
-  if (error.status === 429 || error.status === 503) reply.header("retry-after", "1");
+function sendError(reply: FastifyReply, error: PocketError): FastifyReply {
   logError(reply.request, error);
   return reply.code(error.status).send(errorBody(error));
 }

@@ -1,19 +1,28 @@
 // Who may speak to the server: a Host and Origin check, because a web page that rebinds its domain to
-// 127.0.0.1 would otherwise drive a server that believes only in loopback, and an optional API key. An IP
-// address as Host is always allowed: rebinding needs a name.
+// 127.0.0.1 would otherwise drive a server that believes only in loopback, and API keys where there are any. An
+// IP address as Host is always allowed: rebinding needs a name. Each key is a tenant, whose sessions are its own.
 import { createHash, timingSafeEqual } from "node:crypto";
 import { isIP } from "node:net";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { pocketError } from "../errors.ts";
 import type { ServerOptions } from "./backend.ts";
 
+declare module "fastify" {
+  interface FastifyRequest {
+    /** Whose request it is; undefined where no key is asked for. Says nothing about the key itself. */
+    tenant: string | undefined;
+  }
+}
+
 export function installGuard(app: FastifyInstance, options: ServerOptions): void {
-  const isKey = options.apiKey === undefined ? null : keyCheck(options.apiKey);
+  const tenantOf = options.apiKeys.length === 0 ? null : keyRing(options.apiKeys);
+  app.decorateRequest("tenant", undefined);
   app.addHook("onRequest", async (request) => {
     checkHost(request, options.allowedHosts);
     // A preflight carries no key, and a health check must work without one.
-    if (isKey === null || request.method === "OPTIONS" || /^\/health(\?|$)/.test(request.url)) return;
-    if (!isKey(presentedKey(request))) throw pocketError("UNAUTHORIZED");
+    if (tenantOf === null || request.method === "OPTIONS" || /^\/health(\?|$)/.test(request.url)) return;
+    request.tenant = tenantOf(presentedKey(request));
+    if (request.tenant === undefined) throw pocketError("UNAUTHORIZED");
   });
 }
 
@@ -60,9 +69,18 @@ function presentedKey(request: FastifyRequest): string {
   return bearer ?? (typeof header === "string" ? header : "");
 }
 
-function keyCheck(apiKey: string): (presented: string) => boolean {
+/** The tenant of a presented key, if it is one of the ring. Every key is compared, whichever fits. */
+function keyRing(apiKeys: readonly string[]): (presented: string) => string | undefined {
   // Digests have one length, which timingSafeEqual needs and which hides the key's own.
   const digest = (text: string) => createHash("sha256").update(text).digest();
-  const wanted = digest(apiKey);
-  return (presented) => timingSafeEqual(digest(presented), wanted);
+  const ring = apiKeys.map((key) => ({ wanted: digest(key), tenant: tenantName(key) }));
+  return (presented) => {
+    const given = digest(presented);
+    return ring.filter(({ wanted }) => timingSafeEqual(given, wanted)).map(({ tenant }) => tenant)[0];
+  };
+}
+
+/** The same after a restart, so that what is on disk for a key stays that key's; another digest than the check's. */
+function tenantName(apiKey: string): string {
+  return createHash("sha256").update(`pocket tenant\0${apiKey}`).digest("base64url").slice(0, 22);
 }

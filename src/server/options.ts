@@ -1,6 +1,7 @@
 // A request body and its headers into AnswerOptions: the smaller of the two length fields, the session under
 // any of the names that agents use for it. What the request leaves out stays out; whoever answers has defaults.
 import type { IncomingHttpHeaders } from "node:http";
+import type { FastifyRequest } from "fastify";
 import type { AnswerOptions, SamplingOptions } from "../context/chat.ts";
 import { pocketError } from "../errors.ts";
 import type { ModelInfo } from "./backend.ts";
@@ -9,7 +10,10 @@ import type { AnswerBody } from "./schemas.ts";
 
 type Body = AnswerBody & { readonly max_completion_tokens?: number | null | undefined };
 
-export function answerOptions(body: Body, headers: IncomingHttpHeaders): AnswerOptions {
+export function answerOptions(
+  body: Body,
+  { headers, tenant }: Pick<FastifyRequest, "headers" | "tenant">,
+): AnswerOptions {
   const limits = [body.max_tokens, body.max_completion_tokens].filter((limit) => typeof limit === "number");
   const session = sessionOf(body, headers);
   return {
@@ -19,6 +23,8 @@ export function answerOptions(body: Body, headers: IncomingHttpHeaders): AnswerO
     ...(session !== undefined && { session }),
     ...(body.pocket?.reuse && { reuse: body.pocket.reuse }),
     ...(body.pocket?.repair && { repair: body.pocket.repair }),
+    ...(body.pocket?.forget && { forget: true }),
+    ...(tenant !== undefined && { tenant }),
   };
 }
 

@@ -22,6 +22,7 @@ export const pocketSchema = z.strictObject({
       },
     )
     .nullish(),
+  forget: z.boolean().nullish(),
 });
 
 const answerFields = {

@@ -18,9 +18,11 @@ import { PocketError } from "../errors.ts";
 import type { Renderer } from "../text/render.ts";
 import { lengthOf, type Span, spanOf } from "../text/span.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
+import { DiskTier } from "./disk.ts";
 import { answerLength } from "./limits.ts";
+import type { SessionInfo, SessionMap, SessionStats } from "./numbers.ts";
 import { Reply } from "./reply.ts";
-import { type SessionInfo, Sessions } from "./sessions.ts";
+import { Sessions } from "./sessions.ts";
 import { Speech } from "./speech.ts";
 import { Spoken } from "./spoken.ts";
 
@@ -39,18 +41,60 @@ export interface LocalChatOptions {
   readonly reuse?: Reuse;
   /** Default: "none". */
   readonly repair?: Repair;
+  /** Seconds an idle session lives. Default: until there is no room. */
+  readonly ttlSeconds?: number;
+  /** Sessions whose version before the last edit is kept, as long as there is room. Default: 4. */
+  readonly undoMax?: number;
+  /** Cells of sessions that had to go, in a folder of this model and process alone. Default: none. */
+  readonly disk?: { readonly folder: string; readonly bytes: number };
+  /** Whether relocated cells are recomputed while nobody waits. Default: no. */
+  readonly idleRepair?: boolean;
+  /** Milliseconds of quiet before idle repair begins. Default: 50. */
+  readonly idleDelayMs?: number;
+  /** What went wrong without harm, a line each. Default: it is not told. */
+  readonly log?: (line: string) => void;
 }
+
+export interface RenderOptions {
+  readonly addGenerationPrompt?: boolean;
+  /** Whose answers are rendered with the ids they were spoken with. */
+  readonly tenant?: string | undefined;
+}
+
+/** A step for idle repair: as long as a request that comes in between waits. */
+const idleTokens = 128;
+/** Sessions that outlived their time are looked for at least so often, in milliseconds. */
+const sweepMost = 60_000;
 
 export class LocalChat implements Chat {
   readonly #sessions: Sessions;
   readonly #spoken = new Spoken();
 
+  readonly #sweeper: NodeJS.Timeout | undefined;
+
   constructor(private readonly options: LocalChatOptions) {
-    this.#sessions = new Sessions(options.engine, options.sessionsMax);
+    const { engine, disk, idleRepair, idleDelayMs = 50, ttlSeconds, log = () => undefined } = options;
+    const ttlMs = ttlSeconds === undefined ? undefined : ttlSeconds * 1000;
+    this.#sessions = new Sessions(engine, {
+      max: options.sessionsMax,
+      ttlMs,
+      undoMax: options.undoMax ?? 4,
+      disk: disk && DiskTier.open({ ...disk, log }),
+      idle: idleRepair ? { delayMs: idleDelayMs, tokens: idleTokens } : undefined,
+      log,
+    });
+    if (ttlMs === undefined) return;
+    this.#sweeper = setInterval(() => this.#sessions.sweep(), Math.min(ttlMs, sweepMost)).unref();
+  }
+
+  /** Ends idle repair and releases all sessions, to disk where there is one. Before the engine is closed. */
+  async close(): Promise<void> {
+    clearInterval(this.#sweeper);
+    await this.#sessions.close();
   }
 
   async *chat(request: ChatRequest): AsyncGenerator<ChatEvent, void, undefined> {
-    const spoken = (text: string) => this.#spoken.idsOf(text);
+    const spoken = (text: string) => this.#spoken.idsOf(text, request.tenant);
     const { spans } = this.options.renderer.render(request.messages, request.tools ?? [], { spoken });
     yield* this.#answer(spans, request);
   }
@@ -82,20 +126,31 @@ export class LocalChat implements Chat {
   applyTemplate(
     messages: readonly Message[],
     tools: readonly Tool[] = [],
-    { addGenerationPrompt = true }: { readonly addGenerationPrompt?: boolean } = {},
+    { addGenerationPrompt = true, tenant }: RenderOptions = {},
   ): { readonly text: string; readonly tokens: number[] } {
-    const spoken = (text: string) => this.#spoken.idsOf(text);
+    const spoken = (text: string) => this.#spoken.idsOf(text, tenant);
     const { text, spans } = this.options.renderer.render(messages, tools, { spoken, addGenerationPrompt });
     return { text, tokens: spans.flatMap(({ tokens }) => Array.from(tokens)) };
   }
 
-  list(): SessionInfo[] {
-    return this.#sessions.list();
+  /** Resident sessions of the tenant. */
+  list(tenant?: string): SessionInfo[] {
+    return this.#sessions.list(tenant);
   }
 
-  /** Ends a job under way with CANCELLED. Throws SESSION_NOT_FOUND. */
-  delete(id: string): void {
-    this.#sessions.delete(id);
+  /** The cells of one session, for a map. Throws SESSION_NOT_FOUND, also for one of another tenant. */
+  inspect(id: string, tenant?: string): SessionMap {
+    return this.#sessions.inspect(id, tenant);
+  }
+
+  /** Over all tenants. */
+  stats(): SessionStats {
+    return this.#sessions.stats();
+  }
+
+  /** Ends a job under way with CANCELLED; deletes its file too. Throws SESSION_NOT_FOUND as `inspect` does. */
+  delete(id: string, tenant?: string): void {
+    this.#sessions.delete(id, tenant);
   }
 
   async *#answer(
@@ -112,6 +167,8 @@ export class LocalChat implements Chat {
       checkout: {
         wanted,
         name: options.session,
+        tenant: options.tenant,
+        forget: options.forget,
         reuse: options.reuse ?? this.options.reuse ?? "suffix",
         repair: options.repair ?? this.options.repair ?? "none",
       },

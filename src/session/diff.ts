@@ -10,6 +10,7 @@ import type { Splice } from "../engine/job.ts";
 import { type Span, tokensOf } from "../text/span.ts";
 import { exactAfter, type Island, isKept, merge, splicesOf } from "./island.ts";
 import { matchSpans } from "./match.ts";
+import { type Range, relocatedAfter, standing, within } from "./range.ts";
 import { repairIslands } from "./repair.ts";
 
 export interface Plan {
@@ -25,8 +26,12 @@ export interface Plan {
   readonly cut: number;
   /** Reused tokens beyond the exact length after the edit. */
   readonly stale: number;
+  /** Of them, those that the wanted tokens do not have; the others are computed again as repair. */
+  readonly dropped: number;
   /** Leading cells that equal a cold prefill once the edit is computed. */
   readonly exactLength: number;
+  /** Cells relocated by this edit or an earlier one and not repaired; in new coordinates. */
+  readonly relocatedRanges: readonly Range[];
   readonly reason: string;
 }
 
@@ -40,6 +45,8 @@ export interface DiffOptions {
   /** Leading resident cells that equal a cold prefill. */
   readonly exactLength: number;
   readonly repair?: Repair;
+  /** Resident cells that earlier edits relocated; repair reaches them too. */
+  readonly relocated?: readonly Range[];
 }
 
 /** `wanted` has at least one token. */
@@ -47,7 +54,8 @@ export function planEdit(resident: readonly Span[], wanted: readonly Span[], opt
   const tokensOld = tokensOf(resident);
   const tokensNew = tokensOf(wanted);
   const found = survivors(resident, wanted, tokensOld, tokensNew, options);
-  const repaired = repairIslands(found, wanted, options.repair ?? "none");
+  const relocated = relocatedAfter(options.relocated ?? [], found);
+  const repaired = repairIslands(found, relocated, wanted, options.repair ?? "none");
   const islands = settle(repaired, tokensNew.length);
   const splices = splicesOf(islands, tokensOld.length, tokensNew);
   const kept = islands.filter(isKept).reduce(sumCount, 0);
@@ -58,6 +66,7 @@ export function planEdit(resident: readonly Span[], wanted: readonly Span[], opt
     relocated: reused - kept,
     computed: tokensNew.length - reused,
     cut: tokensOld.length - reused,
+    dropped: tokensOld.length - found.reduce(sumCount, 0),
   };
   return {
     ...counts,
@@ -65,12 +74,8 @@ export function planEdit(resident: readonly Span[], wanted: readonly Span[], opt
     splices,
     stale: staleTokens(islands, exactLength),
     exactLength,
-    reason: reasonOf(
-      counts,
-      tokensOld.length,
-      options,
-      found.reduce(sumCount, 0) - repaired.reduce(sumCount, 0),
-    ),
+    relocatedRanges: within(standing(relocated, islands), exactLength, tokensNew.length),
+    reason: reasonOf(counts, tokensOld.length, wanted, options),
   };
 }
 
@@ -185,16 +190,24 @@ function sumCount(sum: number, { count }: Island): number {
 }
 
 function reasonOf(
-  { kept, relocated, computed, cut }: Pick<Plan, "kept" | "relocated" | "computed" | "cut">,
+  {
+    kept,
+    relocated,
+    computed,
+    cut,
+    dropped,
+  }: Pick<Plan, "kept" | "relocated" | "computed" | "cut" | "dropped">,
   lengthOld: number,
+  wanted: readonly Span[],
   { reuse, exactLength }: DiffOptions,
-  repaired: number,
 ): string {
   if (lengthOld === 0) return "Nothing was resident.";
   if (reuse === "none") return `Reuse is "none": all ${lengthOld} resident tokens were cut.`;
   if (reuse === "prefix") {
     const why =
-      kept === exactLength && kept < lengthOld ? "where exact cells end" : "at the first difference";
+      kept === exactLength && kept < lengthOld
+        ? "where exact cells end"
+        : `at the first difference, in ${placeOf(wanted, kept)}`;
     return cut === 0
       ? `All ${kept} resident tokens are a prefix of the prompt.`
       : `Reuse is "prefix": it stops after ${kept} tokens, ${why}; ${cut} were cut.`;
@@ -202,7 +215,17 @@ function reasonOf(
   if (kept + relocated === 0) return `None of the ${lengthOld} resident tokens could stay.`;
   if (cut === 0 && relocated === 0) return `All ${kept} resident tokens stayed; ${computed} were appended.`;
   if (relocated === 0)
-    return `Prompt and resident text part at token ${kept}; ${cut} resident tokens were cut.`;
-  const mended = repaired > 0 ? ` ${repaired} survivors were recomputed as repair.` : "";
-  return `Edited at token ${kept}: ${cut} resident tokens were cut and ${relocated} behind them stayed.${mended}`;
+    return `Prompt and resident text part at token ${kept}, in ${placeOf(wanted, kept)}; ${cut} resident tokens were cut.`;
+  const mended = cut > dropped ? ` ${cut - dropped} survivors were recomputed as repair.` : "";
+  return `Edited at token ${kept}, in ${placeOf(wanted, kept)}: ${dropped} resident tokens were cut and ${relocated} behind them stayed.${mended}`;
+}
+
+/** Where a token of the prompt stands, in words; spans are counted from 1. */
+function placeOf(wanted: readonly Span[], token: number): string {
+  let end = 0;
+  for (const [place, { role, tokens }] of wanted.entries()) {
+    end += tokens.length;
+    if (token < end) return `span ${place + 1} (${role})`;
+  }
+  return "the end";
 }

@@ -3,10 +3,11 @@
 // also knows every token that was sampled, read or not, so that the session can be put in step. Tokens only.
 import type { Generated, Job } from "../engine/job.ts";
 import { PocketError, pocketError } from "../errors.ts";
+import { lengthOf } from "../text/span.ts";
 import type { JobEnd } from "./session.ts";
 import type { Lease, Sessions } from "./sessions.ts";
 
-export type GenerationOptions = Omit<Job, "splices" | "signal">;
+export type GenerationOptions = Pick<Job, "sampling" | "maxTokens" | "stopTokens" | "top">;
 
 export class Generation {
   readonly #generated: number[] = [];
@@ -82,11 +83,15 @@ export class Generation {
     const said = this.#generated;
     const last = said.at(-1);
     const end = this.lease.session.sequence.length;
+    const generatedFrom = lengthOf(this.lease.request.wanted);
     return {
       ...this.options,
       splices:
         last === undefined ? this.lease.plan.splices : [{ start: end, end, tokens: Int32Array.of(last) }],
       maxTokens: this.options.maxTokens - said.length,
+      // An edit that is cut short leaves what it had not reached: what was relocated is not computed again.
+      keepsSurvivors: true,
+      ...(said.length > 0 && { draw: said.length, generatedFrom }),
       signal: this.stop.signal,
     };
   }

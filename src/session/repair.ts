@@ -1,17 +1,18 @@
-// Which survivors of an edit are computed again at once, though their cells could stay. A repair is an identity
-// splice: the range is cut and the same tokens go there. Here it is enough to take the range out of the
-// islands. Assistant messages first is what was measured to help most per token (design §9). Pure.
+// Which relocated cells are computed again, at once or while nobody asks. A repair is an identity splice: the
+// range is cut and the same tokens go there. Within an edit it is enough to take the range out of the islands.
+// Assistant messages first is what was measured to help most per token (design §9). Pure.
 import type { Repair } from "../context/chat.ts";
 import type { Span } from "../text/span.ts";
-import { clip, type Island, isKept, without } from "./island.ts";
+import { type Island, without } from "./island.ts";
+import { countOf, type Range, within } from "./range.ts";
 
-/** `islands` as in island.ts; kept cells are never touched, only relocated ones. */
+/** `relocated` as in range.ts, in wanted tokens; no other cell is touched. */
 export function repairIslands(
   islands: readonly Island[],
+  relocated: readonly Range[],
   wanted: readonly Span[],
   repair: Repair,
 ): readonly Island[] {
-  const relocated = islands.filter((island) => !isKept(island));
   if (repair === "none" || relocated.length === 0) return islands;
   return rangesOf(relocated, wanted, repair).reduce(
     (left: readonly Island[], { start, end }) => without(left, start, end),
@@ -19,13 +20,30 @@ export function repairIslands(
   );
 }
 
-/** In wanted tokens. */
-interface Range {
-  readonly start: number;
-  readonly end: number;
+/**
+ * What an idle session has recomputed next, at most `most` cells; undefined: it is exact. First what is
+ * relocated of assistant messages, since that brings most of the likeness back; then front to back from where
+ * exact cells end, those messages once more, because their first repair looked at stale neighbours.
+ */
+export function nextRepair(
+  { spans, relocated, exactLength }: Repairable,
+  length: number,
+  most: number,
+): Range | undefined {
+  const stale = within(relocated, exactLength, length);
+  const first = assistantRanges(stale, spans)[0];
+  const start = first ? first.start : exactLength;
+  const end = Math.min(first ? first.end : length, start + most);
+  return start < end ? { start, end } : undefined;
 }
 
-function rangesOf(relocated: readonly Island[], wanted: readonly Span[], repair: Repair): Range[] {
+interface Repairable {
+  readonly spans: readonly Span[];
+  readonly relocated: readonly Range[];
+  readonly exactLength: number;
+}
+
+function rangesOf(relocated: readonly Range[], wanted: readonly Span[], repair: Repair): Range[] {
   switch (repair) {
     case "none":
       return [];
@@ -36,37 +54,33 @@ function rangesOf(relocated: readonly Island[], wanted: readonly Span[], repair:
     case "assistant+256":
       return [...assistantRanges(relocated, wanted), ...firstTokens(relocated, 256)];
     default:
-      return firstTokens(relocated, repair < 1 ? Math.ceil(repair * total(relocated)) : repair);
+      return firstTokens(relocated, repair < 1 ? Math.ceil(repair * countOf(relocated)) : repair);
   }
 }
 
 /** Messages of the assistant with at least one relocated token, clipped to relocated tokens. */
-function assistantRanges(relocated: readonly Island[], wanted: readonly Span[]): Range[] {
+function assistantRanges(relocated: readonly Range[], wanted: readonly Span[]): Range[] {
   const ranges: Range[] = [];
   let start = 0;
   for (const { role, tokens } of wanted) {
     const end = start + tokens.length;
-    const parts = role === "assistant" ? relocated.flatMap((island) => clip(island, start, end)) : [];
+    const parts = role === "assistant" ? within(relocated, start, end) : [];
     const last = parts.at(-1);
     // One range per message, so that "the first assistant message" is a whole one.
-    if (last) ranges.push({ start: parts[0]!.startNew, end: last.startNew + last.count });
+    if (last) ranges.push({ start: parts[0]!.start, end: last.end });
     start = end;
   }
   return ranges;
 }
 
-function firstTokens(relocated: readonly Island[], count: number): Range[] {
+function firstTokens(relocated: readonly Range[], count: number): Range[] {
   const ranges: Range[] = [];
   let left = Math.floor(count);
-  for (const island of relocated) {
-    const taken = Math.min(left, island.count);
+  for (const { start, end } of relocated) {
+    const taken = Math.min(left, end - start);
     if (taken <= 0) break;
-    ranges.push({ start: island.startNew, end: island.startNew + taken });
+    ranges.push({ start, end: start + taken });
     left -= taken;
   }
   return ranges;
-}
-
-function total(islands: readonly Island[]): number {
-  return islands.reduce((sum, { count }) => sum + count, 0);
 }

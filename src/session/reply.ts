@@ -5,9 +5,10 @@ import type { Bill, ChatEvent, FinishReason } from "../context/chat.ts";
 import type { EnginePort, Generated } from "../engine/job.ts";
 import { pocketError } from "../errors.ts";
 import { lengthOf } from "../text/span.ts";
+import type { CheckoutRequest } from "./choice.ts";
 import { staleTokens } from "./diff.ts";
 import { Generation, type GenerationOptions } from "./generation.ts";
-import type { CheckoutRequest, Lease, Sessions } from "./sessions.ts";
+import type { Lease, Sessions } from "./sessions.ts";
 import type { Speech } from "./speech.ts";
 import type { Spoken } from "./spoken.ts";
 
@@ -16,7 +17,7 @@ export interface ReplyOptions {
   readonly spoken: Spoken;
   readonly engine: Pick<EnginePort, "pageSize">;
   readonly speech: Speech;
-  readonly checkout: Omit<CheckoutRequest, "abort">;
+  readonly checkout: Omit<CheckoutRequest, "abort" | "signal">;
   readonly generation: GenerationOptions;
   /** The client's. */
   readonly signal: AbortSignal | undefined;
@@ -45,22 +46,13 @@ export class Reply {
     if (signal?.aborted) throw pocketError("CANCELLED");
     const abort = () => this.#stop.abort();
     signal?.addEventListener("abort", abort, { once: true });
-    const lease = sessions.checkout({ ...this.options.checkout, abort });
-    const generation = new Generation(sessions, lease, generationOptions, this.#stop);
-    const tokens = generation.tokens();
     let stale = 0;
+    let lease: Lease | undefined;
     try {
-      this.#reserve(lease);
-      yield* this.#speak(tokens, lease);
-      await tokens.return();
-      stale = staleTokens(lease.plan.islands, lease.session.sequence.exactLength);
+      lease = await sessions.checkout({ ...this.options.checkout, abort, signal: this.#stop.signal });
+      stale = yield* this.#serve(lease, generationOptions);
     } finally {
-      this.#stop.abort();
-      // An answer that nobody reads any more may still fail; there is nobody to tell.
-      await tokens.return().catch(() => undefined);
       signal?.removeEventListener("abort", abort);
-      this.options.speech.remember(this.options.spoken);
-      sessions.checkin(lease, generation.end);
     }
     // After the checkin, so that a client's next turn finds its session idle.
     yield {
@@ -71,6 +63,25 @@ export class Reply {
       bill: billOf(lease, stale),
       ...this.#clock.read(),
     };
+  }
+
+  /** Returns the stale tokens of the prompt, once the answer has ended and the session is back. */
+  async *#serve(lease: Lease, options: GenerationOptions): AsyncGenerator<ChatEvent, number, undefined> {
+    const { sessions } = this.options;
+    const generation = new Generation(sessions, lease, options, this.#stop);
+    const tokens = generation.tokens();
+    try {
+      await this.#reserve(lease);
+      yield* this.#speak(tokens, lease);
+      await tokens.return();
+      return staleTokens(lease.plan.islands, lease.session.sequence.exactLength);
+    } finally {
+      this.#stop.abort();
+      // An answer that nobody reads any more may still fail; there is nobody to tell.
+      await tokens.return().catch(() => undefined);
+      this.options.speech.remember(this.options.spoken, this.options.checkout.tenant);
+      sessions.checkin(lease, generation.end);
+    }
   }
 
   async *#speak(
@@ -99,11 +110,12 @@ export class Reply {
     if (rest) yield rest;
   }
 
-  /** Makes room before the engine has to refuse. Cut cells are counted as free, which shared ones are not. */
-  #reserve({ plan }: Lease): void {
+  /** Makes room before the engine has to refuse. Cut cells count as free, but for those that an undo keeps. */
+  async #reserve({ plan, session }: Lease): Promise<void> {
     const { engine, generation, sessions } = this.options;
     const pageEdges = engine.pageSize * plan.splices.length;
-    sessions.reserve(plan.computed + Math.min(generation.maxTokens, answerReserve) + pageEdges - plan.cut);
+    const answer = Math.min(generation.maxTokens, answerReserve);
+    await sessions.reserve(plan.computed + answer + pageEdges - (session.previous ? 0 : plan.cut));
   }
 
   get #promptTokens(): number {

@@ -1,8 +1,11 @@
-// One conversation: the spans that are resident and the sequence that holds their cells, kept in step. It says
-// what is resident now, also after a job that was cut short. Which session serves a request is not decided here.
+// One conversation: the spans that are resident and the sequence that holds their cells, kept in step; which
+// of the cells are relocated; and, after an edit, the version before it. It says what is resident now, also
+// after a job that was cut short. Which session serves a request is not decided here.
 import type { SequencePort } from "../engine/job.ts";
-import { lengthOf, type Span, spanOf, truncate } from "../text/span.ts";
+import { type Span, tokensOf } from "../text/span.ts";
+import { type Content, contentAfter } from "./aftermath.ts";
 import type { Plan } from "./diff.ts";
+import { outside, type Range, within } from "./range.ts";
 
 /** How a job ended, as far as cells are concerned. */
 export interface JobEnd {
@@ -12,26 +15,53 @@ export interface JobEnd {
   readonly edited: "yes" | "no" | "unknown";
 }
 
-export class Session {
+/** Cells that somebody holds, and what they are. */
+export interface Version extends Content {
+  readonly sequence: SequencePort;
+  /** Leading cells that equal a cold prefill and have keys: what a session may share with another. */
+  readonly exactLength: number;
+}
+
+export interface SessionName {
+  readonly id: string;
+  /** Named by a client: served only to requests that name it. */
+  readonly named: boolean;
+  /** Whose it is; for anybody else it does not exist. */
+  readonly tenant: string | undefined;
+}
+
+export class Session implements Version, SessionName {
+  readonly id: string;
+  readonly named: boolean;
+  readonly tenant: string | undefined;
+  /** The version before the last edit that took something away; shares its pages with this one. */
+  previous: Version | undefined;
+  /** A file on disk holds exactly these cells. */
+  saved = false;
+  /** Busy, but waiting for room in the pool. */
+  waiting = false;
   /** Resident tokens by span: exactly the sequence's cells while idle, the wanted prompt while busy. */
   #spans: readonly Span[];
-  #spansBefore: readonly Span[] = [];
+  #relocated: readonly Range[];
+  #before: Content = { spans: [], relocated: [] };
   #plan: Plan | undefined;
   #usedAt = Date.now();
   /** Aborts the job under way. */
   #abort: (() => void) | undefined;
   #applied = false;
-  /** Busy, but waiting for room in the pool. */
-  waiting = false;
+  #filled: (() => void)[] = [];
 
   constructor(
-    readonly id: string,
-    /** Named by a client: served only to requests that name it. */
-    readonly named: boolean,
+    { id, named, tenant }: SessionName,
     private held: SequencePort,
     spans: readonly Span[] = [],
+    relocated: readonly Range[] = [],
   ) {
+    this.id = id;
+    this.named = named;
+    this.tenant = tenant;
     this.#spans = spans;
+    this.#relocated = relocated;
   }
 
   get sequence(): SequencePort {
@@ -40,6 +70,10 @@ export class Session {
 
   get spans(): readonly Span[] {
     return this.#spans;
+  }
+
+  get relocated(): readonly Range[] {
+    return this.#relocated;
   }
 
   get busy(): boolean {
@@ -51,74 +85,118 @@ export class Session {
     return this.#usedAt;
   }
 
-  /** Leading cells that equal a cold prefill and have keys: what another session may share. */
   get exactLength(): number {
     if (!this.#plan) return this.held.exactLength;
-    // Until the edit is known to be applied, only what it leaves alone is certain.
-    const exact = this.#applied ? this.#plan.exactLength : Math.min(this.#plan.kept, this.held.exactLength);
+    const { kept, cut, relocated, exactLength } = this.#plan;
+    // Until the edit is known to be applied, only what it leaves alone is certain; an append leaves everything.
+    const certain = this.#applied || (cut === 0 && relocated === 0);
+    const exact = certain ? exactLength : Math.min(kept, this.held.exactLength);
     return Math.min(exact, this.held.length);
+  }
+
+  /** Tokens that are exact, or will be once the job under way has filled them. */
+  get exactTokens(): Int32Array {
+    return tokensOf(this.#spans).slice(0, this.#plan ? this.#plan.exactLength : this.held.exactLength);
   }
 
   /** The engine has computed the whole prompt. */
   applied(): void {
     this.#applied = true;
+    this.#wake();
+  }
+
+  /** Its prompt is being computed. */
+  get filling(): boolean {
+    return this.#plan !== undefined && !this.#applied;
+  }
+
+  /** Resolves when the prompt under way is filled, or will not be. */
+  filled(): Promise<void> {
+    if (!this.filling) return Promise.resolve();
+    return new Promise((resolve) => this.#filled.push(resolve));
   }
 
   /** From here to `end` the session is busy. `abort` ends the job early. */
   begin(wanted: readonly Span[], plan: Plan, abort: () => void): void {
-    this.#spansBefore = this.#spans;
+    this.#before = { spans: this.#spans, relocated: this.#relocated };
     this.#spans = wanted;
+    this.#relocated = plan.relocatedRanges;
     this.#plan = plan;
     this.#abort = abort;
     this.#applied = false;
+    this.saved = false;
     this.#usedAt = Date.now();
   }
 
   /** Puts the resident spans in step with the sequence. False: they cannot be, and the session is of no more use. */
   end({ generated, edited }: JobEnd): boolean {
-    const lengthBefore = lengthOf(this.#spansBefore);
-    const kept = this.#plan?.kept ?? 0;
+    const plan = this.#plan;
     this.#plan = undefined;
     this.#abort = undefined;
     this.waiting = false;
     this.#usedAt = Date.now();
-    if (this.held.released) return false;
-    const { length } = this.held;
-    if (edited === "no") {
-      this.#spans = this.#spansBefore;
-    } else if (edited === "yes" || length !== lengthBefore || kept === lengthBefore) {
-      this.#spans = truncate(withAnswer(this.#spans, generated), length);
-    } else {
-      // The length does not tell the old tokens from the new ones: only what both share is certain, and
-      // tokens that equal none stand for the rest until the next edit cuts them.
-      const unknown = new Int32Array(length - Math.min(kept, length)).fill(-1);
-      this.#spans = [...truncate(this.#spans, kept), spanOf("template", unknown)];
-    }
-    return lengthOf(this.#spans) === length;
+    this.#wake();
+    if (this.held.released || !plan) return false;
+    const ended = { before: this.#before, wanted: this.#spans, plan, generated, refused: edited === "no" };
+    const resident = this.held.tokens();
+    // A fork that the engine has not made yet tells no tokens: what it holds cannot be checked.
+    if (resident.length !== this.held.length) return false;
+    const content = contentAfter(ended, resident);
+    if (!content) return false;
+    this.#spans = content.spans;
+    this.#relocated = within(content.relocated, this.held.exactLength, this.held.length);
+    return true;
   }
 
   /** A cold start: other cells, none of them filled yet. `plan` is the one for an empty sequence. */
   restart(sequence: SequencePort, plan: Plan): void {
     this.held.release();
     this.held = sequence;
-    this.#spansBefore = [];
+    this.#before = { spans: [], relocated: [] };
+    this.#relocated = plan.relocatedRanges;
     this.#plan = plan;
   }
 
-  /** Ends the job, if there is one, and gives the cells back. */
+  /** While idle: the same tokens in other cells, [start, end) of which were computed anew. */
+  repaired(sequence: SequencePort, { start, end }: Range): void {
+    this.held.release();
+    this.held = sequence;
+    this.#relocated = within(outside(this.#relocated, start, end), sequence.exactLength, sequence.length);
+    this.saved = false;
+  }
+
+  /** While idle: remembers the cells as they are now. */
+  remember(): void {
+    this.forgetPrevious();
+    const { spans, relocated, exactLength } = this;
+    this.previous = { sequence: this.held.fork(this.held.length), spans, relocated, exactLength };
+  }
+
+  /** While idle: the version before the last edit becomes the resident one, and the other way round. */
+  undo(): void {
+    const { previous } = this;
+    if (!previous) return;
+    const { spans, relocated, exactLength } = this;
+    this.previous = { sequence: this.held, spans, relocated, exactLength };
+    this.held = previous.sequence;
+    this.#spans = previous.spans;
+    this.#relocated = previous.relocated;
+    this.saved = false;
+  }
+
+  forgetPrevious(): void {
+    this.previous?.sequence.release();
+    this.previous = undefined;
+  }
+
+  /** Ends the job, if there is one, and gives all cells back. */
   release(): void {
     this.#abort?.();
+    this.forgetPrevious();
     this.held.release();
   }
-}
 
-/** The generation prompt and what was said after it are the assistant's message. */
-function withAnswer(spans: readonly Span[], generated: readonly number[]): Span[] {
-  const last = spans.at(-1);
-  if (!last || generated.length === 0) return [...spans];
-  const tokens = new Int32Array(last.tokens.length + generated.length);
-  tokens.set(last.tokens);
-  tokens.set(generated, last.tokens.length);
-  const role = last.role === "template" ? "assistant" : last.role;
-  return [...spans.slice(0, -1), spanOf(role, tokens)];
+  #wake(): void {
+    for (const wake of this.#filled.splice(0)) wake();
+  }
 }

@@ -1,22 +1,36 @@
-// All resident conversations, and the checkout of design §7.3: which of them serves a request. The named one;
-// else the idle anonymous one of which most can be reused; else a fork of one that is busy, named by somebody,
-// or would lose much; else a new one. It also makes room: idle sessions go, least recently used first. It
-// plans edits but runs no jobs.
+// All conversations, from checkout to their end (design §7.3): a request is given the session that serves it
+// best (choice.ts), and the session comes back whatever happens. Sessions end by deletion, by age, by number or
+// because the pool is full, least recently used first; where there is a disk tier their cells go there and are
+// brought back. It plans edits but runs no jobs.
 import { randomUUID } from "node:crypto";
-import type { Repair, Reuse } from "../context/chat.ts";
 import type { EnginePort } from "../engine/job.ts";
 import { pocketError } from "../errors.ts";
-import { lengthOf, type Span, tokensOf, truncate } from "../text/span.ts";
+import { tokensOf, truncate } from "../text/span.ts";
+import { type CheckoutRequest, choose, isUndone, nameOf, planFor } from "./choice.ts";
 import { type Plan, planEdit } from "./diff.ts";
+import type { DiskTier } from "./disk.ts";
+import { Graves } from "./graves.ts";
+import { IdleRepair } from "./idle.ts";
+import { infoOf, mapOf, type SessionInfo, type SessionMap, type SessionStats, Totals } from "./numbers.ts";
+import type { ChunkHash } from "./prefixes.ts";
+import { Recall } from "./recall.ts";
+import { nextRepair } from "./repair.ts";
+import { keyOf, Residents } from "./residents.ts";
+import { Room } from "./room.ts";
 import { type JobEnd, Session } from "./session.ts";
 
-export interface CheckoutRequest {
-  readonly wanted: readonly Span[];
-  readonly name: string | undefined;
-  readonly reuse: Reuse;
-  readonly repair: Repair;
-  /** Called when the session is deleted while it works. */
-  readonly abort: () => void;
+export interface SessionsOptions {
+  /** Sessions kept; more exist only while all are busy. */
+  readonly max: number;
+  /** Milliseconds an idle session lives; absent: until there is no room. */
+  readonly ttlMs?: number | undefined;
+  /** Sessions whose version before the last edit is kept. */
+  readonly undoMax?: number;
+  readonly disk?: DiskTier | undefined;
+  /** Absent: relocated cells are left as they are. */
+  readonly idle?: { readonly delayMs: number; readonly tokens: number } | undefined;
+  readonly log?: (line: string) => void;
+  readonly hash?: ChunkHash | undefined;
 }
 
 /** A session while it serves one request. Give it back with `checkin`, whatever happens. */
@@ -27,87 +41,125 @@ export interface Lease {
   readonly request: CheckoutRequest;
 }
 
-export interface SessionInfo {
-  readonly id: string;
-  readonly named: boolean;
-  readonly busy: boolean;
-  readonly tokens: number;
-  readonly exactTokens: number;
-  /** Milliseconds since the epoch. */
-  readonly usedAt: number;
-}
-
-/** Sharing less than this with another conversation is chance, and not worth a fork. */
-const leastShared = 17;
-/** An anonymous session loses at most this many tokens to a request that keeps nothing behind the cut. */
-const mostCutInPlace = 512;
+/** An edit that drops less than this is not worth an undo. */
+const leastUndone = 64;
+/** A prompt waits for another one to be computed if that saves it so many tokens. */
+const leastAwaited = 512;
 
 export class Sessions {
-  /** Least recently used first. */
-  readonly #sessions = new Map<string, Session>();
+  readonly #residents: Residents;
+  readonly #idle: IdleRepair | undefined;
+  readonly #totals = new Totals();
+  readonly #graves = new Graves();
+  readonly #room: Room;
+  readonly #recall: Recall | undefined;
   #checkedIn: (() => void)[] = [];
+  /** Leases that are out, and checkouts under way. */
+  #active = 0;
 
   constructor(
     private readonly engine: EnginePort,
-    /** Sessions kept; more exist only while all are busy. */
-    private readonly max: number,
-  ) {}
-
-  list(): SessionInfo[] {
-    return Array.from(this.#sessions.values(), (session) => ({
-      id: session.id,
-      named: session.named,
-      busy: session.busy,
-      tokens: session.busy ? session.sequence.length : lengthOf(session.spans),
-      exactTokens: session.exactLength,
-      usedAt: session.usedAt,
-    }));
+    private readonly options: SessionsOptions,
+  ) {
+    const { undoMax = 0, disk, hash, idle, log = () => undefined } = options;
+    this.#residents = new Residents({ pageSize: engine.pageSize, undoMax, hash });
+    this.#room = new Room(engine, this.#residents, this.#graves, disk);
+    this.#recall = disk && new Recall(engine, this.#residents, this.#room, disk);
+    engine.relieve = () => this.#room.evict() > 0;
+    if (!idle) return;
+    this.#idle = new IdleRepair({
+      engine,
+      next: () => this.#nextWork(idle.tokens),
+      repaired: (session) => this.#residents.index(session),
+      log,
+      delayMs: idle.delayMs,
+    });
   }
 
-  /** Ends a job under way with CANCELLED. Throws SESSION_NOT_FOUND. */
-  delete(id: string): void {
-    const session = this.#sessions.get(id);
+  /** Those of the tenant. */
+  list(tenant?: string): SessionInfo[] {
+    this.sweep();
+    return Array.from(this.#residents.values())
+      .filter((session) => session.tenant === tenant)
+      .map(infoOf);
+  }
+
+  stats(): SessionStats {
+    return this.#totals.read(this.#residents.values(), {
+      repairedTokens: this.#idle?.repairedTokens ?? 0,
+      evictions: this.#room.evictions,
+      disk: this.options.disk,
+    });
+  }
+
+  /** Throws SESSION_NOT_FOUND, also for a session of another tenant. */
+  inspect(id: string, tenant?: string): SessionMap {
+    const session = this.#residents.get(id, tenant);
     if (!session) throw pocketError("SESSION_NOT_FOUND", id);
-    this.#drop(session);
+    return mapOf(session);
   }
 
-  checkout(request: CheckoutRequest): Lease {
-    const { session, how } = this.#choose(request);
-    const plan = this.#plan(session, request);
-    session.begin(request.wanted, plan, request.abort);
-    this.#touch(session);
-    this.#shrink();
-    return { session, plan: how ? { ...plan, reason: `${how} ${plan.reason}` } : plan, request };
+  /** Ends a job under way with CANCELLED; its file goes too. Throws SESSION_NOT_FOUND. */
+  delete(id: string, tenant?: string): void {
+    const session = this.#residents.get(id, tenant);
+    const onDisk = this.options.disk?.delete({ id, tenant }) ?? false;
+    if (!session && !onDisk) throw pocketError("SESSION_NOT_FOUND", id);
+    if (!session) return;
+    this.#drop(session);
+    this.#graves.set(keyOf(id, tenant), "was deleted");
+  }
+
+  async checkout(request: CheckoutRequest): Promise<Lease> {
+    this.#active++;
+    this.#idle?.pause();
+    try {
+      const recalled = this.#recall && (await this.#recall.find(request));
+      const coming = this.#coming(request);
+      if (coming) await Promise.race([coming.filled(), aborted(request.signal)]);
+      const lease = this.#begin(request, recalled);
+      if (request.forget) await this.options.disk?.settled();
+      return lease;
+    } catch (cause) {
+      this.#ended();
+      throw cause;
+    }
   }
 
   /** Never throws: the one way back for a session, after success, error or abort. */
-  checkin({ session }: Lease, end: JobEnd): void {
+  checkin({ session, plan }: Lease, end: JobEnd): void {
     const inStep = session.end(end);
+    if (end.edited !== "no") this.#totals.add(plan);
     if (!inStep) this.#drop(session);
-    else if (this.#sessions.get(session.id) === session) this.#touch(session);
-    this.#shrink();
+    else if (this.#residents.holds(session)) this.#residents.touch(session);
+    this.#room.shrink(this.options.max);
     for (const wake of this.#checkedIn.splice(0)) wake();
+    this.#ended();
   }
 
-  /** Lets go of idle sessions until `tokens` more fit, or none is left. An estimate: the engine has the last word. */
-  reserve(tokens: number): void {
-    while (this.engine.tokensFree < tokens && this.#evict());
+  /** Makes room for so many tokens before the engine has to refuse them. */
+  async reserve(tokens: number): Promise<void> {
+    await this.#room.reserve(tokens);
   }
 
   /**
-   * After a CACHE_FULL: lets go of one idle session; else waits for a working one to end. False: neither is to
+   * After a CACHE_FULL: lets go of something idle; else waits for a working session to end. False: neither is to
    * be had. Two that wait for room do not wait for each other. Returns early when the signal fires.
    */
   async makeRoom({ session }: Lease, signal: AbortSignal): Promise<boolean> {
-    if (this.#evict()) return true;
-    const working = Array.from(this.#sessions.values()).some(
+    this.#totals.preemptions++;
+    if (await this.#room.relieve()) return true;
+    const working = Array.from(this.#residents.values()).some(
       (other) => other !== session && other.busy && !other.waiting,
     );
     if (!working) return false;
     session.waiting = true;
-    await new Promise<void>((wake) => {
+    await new Promise<void>((resolve) => {
+      const wake = () => {
+        signal.removeEventListener("abort", wake);
+        resolve();
+      };
       this.#checkedIn.push(wake);
-      signal.addEventListener("abort", () => wake(), { once: true });
+      signal.addEventListener("abort", wake);
     });
     session.waiting = false;
     return true;
@@ -116,101 +168,122 @@ export class Sessions {
   /** The last way to find room: gives up the session's own cells, whose pages may be half dead. */
   restart(lease: Lease): void {
     const { session, request } = lease;
+    this.#totals.preemptions++;
     const plan = planEdit([], request.wanted, { reuse: "none", exactLength: 0 });
     lease.plan = {
       ...plan,
       reason: "The pool had no room for an edit; the prompt was computed from the start.",
     };
     session.restart(this.engine.create(), lease.plan);
+    this.#residents.index(session);
   }
 
-  #choose(request: CheckoutRequest): { readonly session: Session; readonly how?: string } {
-    const named = request.name === undefined ? undefined : this.#sessions.get(request.name);
-    if (named && !named.busy) return { session: named };
-    const anonymous = request.name === undefined;
-    let best: Offer | undefined;
-    for (const session of request.reuse === "none" ? [] : this.#sessions.values()) {
-      const offer = (anonymous && this.#inPlace(session, request)) || this.#forked(session, request);
-      if (offer && offer.tokens > (best?.tokens ?? 0)) best = offer;
+  /** Lets go of idle sessions that have outlived their time. */
+  sweep(now = Date.now()): void {
+    const { ttlMs } = this.options;
+    if (ttlMs === undefined) return;
+    for (const session of [...this.#residents.values()]) {
+      if (!session.busy && session.usedAt + ttlMs <= now) this.#room.depart(session, "had outlived its time");
     }
-    if (best && best.fork === undefined) return { session: best.session };
+  }
+
+  /** Ends idle repair, writes idle sessions to disk if there is one, and releases everything. */
+  async close(): Promise<void> {
+    await this.#idle?.close();
+    for (const session of [...this.#residents.values()]) {
+      if (session.busy || !this.options.disk) this.#drop(session);
+      else this.#room.depart(session, "was closed");
+    }
+    while (this.#residents.dropOldestLead() > 0);
+    await this.#room.departed();
+    await this.options.disk?.settled();
+  }
+
+  #begin(request: CheckoutRequest, recalled: Session | undefined): Lease {
+    const notes: string[] = [];
+    const session = this.#chosen(request, recalled, notes);
+    const now = planFor(session, request);
+    const before = request.forget ? undefined : session.previous && planFor(session.previous, request);
+    const undone = before !== undefined && isUndone(before, now);
+    const plan = undone ? before : now;
+    if (undone) notes.push("The cells from before the last edit came back.");
+    if (undone) this.#residents.undo(session);
+    else if (request.forget) notes.push(...this.#forget(session, plan, request));
+    // What a later edit drops without moving anything is not worth more than a version that is kept already.
+    else if (plan.dropped >= leastUndone && (plan.relocated > 0 || !session.previous)) {
+      this.#residents.remember(session);
+    }
+    session.begin(request.wanted, plan, request.abort);
+    this.#residents.touch(session);
+    this.#room.shrink(this.options.max);
+    return { session, plan: { ...plan, reason: [...notes, plan.reason].join(" ") }, request };
+  }
+
+  #chosen(request: CheckoutRequest, recalled: Session | undefined, notes: string[]): Session {
+    const { name, tenant, wanted } = request;
+    const choice = choose(this.#residents, request);
+    const source = choice.kind === "fork" ? choice.holder : choice.kind === "session" && choice.session;
+    if (recalled && source === recalled) notes.push(`${recalled.sequence.length} tokens came from disk.`);
+    if (choice.kind === "session") return choice.session;
     // A name that is taken by a busy session is left to it; this request then goes on under a new one.
-    const id = named || anonymous ? `anon-${randomUUID()}` : request.name!;
-    const isNamed = !named && !anonymous;
-    if (!best?.fork) return { session: new Session(id, isNamed, this.engine.create()) };
-    const { session: donor, fork } = best;
-    const cells = donor.sequence.fork(fork);
-    return {
-      session: new Session(id, isNamed, cells, truncate(donor.spans, fork)),
-      how: `Shares ${fork} tokens with session ${donor.id}.`,
-    };
+    const named = name !== undefined && this.#residents.get(name, tenant) === undefined;
+    const id = named ? name : `anon-${randomUUID()}`;
+    const why = named && this.#graves.take(keyOf(id, tenant));
+    if (why) notes.push(`Session ${id} ${why}.`);
+    if (choice.kind === "new") return new Session({ id, named, tenant }, this.engine.create());
+    const { holder, count } = choice;
+    notes.push(`Shares ${count} tokens with ${nameOf(holder)}.`);
+    // The holder's spans may be behind its cells by an answer under way; the wanted ones are the same tokens.
+    const spans = truncate(wanted, count);
+    return new Session({ id, named, tenant }, holder.sequence.fork(count), spans);
   }
 
-  /** Reuse by editing the session itself; undefined where that would not be the same conversation. */
-  #inPlace(session: Session, request: CheckoutRequest): Offer | undefined {
-    if (session.busy || session.named) return undefined;
-    const plan = this.#plan(session, request);
-    const total = plan.kept + plan.relocated + plan.computed;
-    const firstSpan = session.spans[0]?.tokens.length ?? 0;
-    const leads = plan.kept >= leastShared && plan.kept + 1 >= Math.min(firstSpan, total);
-    const follows = plan.relocated * 2 >= total;
-    if (!leads && !follows) return undefined;
-    const another = plan.relocated === 0 && plan.cut > mostCutInPlace && session.exactLength >= plan.kept;
-    return another ? undefined : { session, tokens: plan.kept + plan.relocated };
+  /** Before an edit that nothing resident is to remember; says what cannot be forgotten here. */
+  #forget(session: Session, { kept }: Plan, { tenant, wanted }: CheckoutRequest): string[] {
+    this.#residents.forgetPrevious(session);
+    this.#residents.forgetLeads(tenant, tokensOf(wanted));
+    this.options.disk?.delete(session);
+    const other = this.#residents.find(tenant, tokensOf(session.spans), session);
+    if (!other || other.count <= kept) return [];
+    return [
+      `${other.count - kept} of the tokens that go stay with ${nameOf(other.holder)}, which shares them.`,
+    ];
   }
 
-  /** Reuse by sharing the exact cells in front of the first difference; the session keeps all it has. */
-  #forked(session: Session, { wanted }: CheckoutRequest): Offer | undefined {
-    const shared = Math.min(sharedLength(session.spans, wanted), session.exactLength);
-    return shared >= leastShared ? { session, tokens: shared, fork: shared } : undefined;
+  /** A session whose prompt is being computed now and will be worth waiting for. */
+  #coming(request: CheckoutRequest): Session | undefined {
+    const { name, reuse, tenant } = request;
+    const named = name === undefined ? undefined : this.#residents.get(name, tenant);
+    if (reuse === "none" || (named && !named.busy)) return undefined;
+    const wanted = tokensOf(request.wanted);
+    const coming = this.#residents.findComing(tenant, wanted);
+    if (!coming || coming.count * 2 < coming.holder.exactTokens.length) return undefined;
+    const here = this.#residents.find(tenant, wanted)?.count ?? 0;
+    return coming.count - here >= leastAwaited ? coming.holder : undefined;
   }
 
-  #plan(session: Session, { wanted, reuse, repair }: CheckoutRequest): Plan {
-    return planEdit(session.spans, wanted, { reuse, repair, exactLength: session.exactLength });
-  }
-
-  #shrink(): void {
-    while (this.#sessions.size > this.max && this.#evict());
-  }
-
-  /** Lets go of the idle session used longest ago. */
-  #evict(): boolean {
-    for (const session of this.#sessions.values()) {
-      if (session.busy) continue;
-      this.#drop(session);
-      return true;
+  #nextWork(most: number): { session: Session; range: { start: number; end: number } } | undefined {
+    if (this.#active > 0) return undefined;
+    // Who asked last will ask next.
+    for (const session of [...this.#residents.values()].reverse()) {
+      const range = session.busy ? undefined : nextRepair(session, session.sequence.length, most);
+      if (range) return { session, range };
     }
-    return false;
+    return undefined;
   }
 
-  #touch(session: Session): void {
-    this.#sessions.delete(session.id);
-    this.#sessions.set(session.id, session);
+  #ended(): void {
+    this.#active--;
+    if (this.#active === 0) this.#idle?.wake();
   }
 
   #drop(session: Session): void {
-    // The name may belong to a younger session by now.
-    if (this.#sessions.get(session.id) === session) this.#sessions.delete(session.id);
+    this.#residents.remove(session);
     session.release();
   }
 }
 
-interface Offer {
-  readonly session: Session;
-  /** Prompt tokens that need not be computed. */
-  readonly tokens: number;
-  /** Cells to share; absent: the session itself serves. */
-  readonly fork?: number;
-}
-
-function sharedLength(resident: readonly Span[], wanted: readonly Span[]): number {
-  let shared = 0;
-  for (const [place, span] of resident.entries()) {
-    if (wanted[place]?.key !== span.key) break;
-    shared += span.tokens.length;
-  }
-  const a = tokensOf(resident);
-  const b = tokensOf(wanted);
-  while (shared < a.length && shared < b.length && a[shared] === b[shared]) shared++;
-  return shared;
+function aborted(signal: AbortSignal | undefined): Promise<void> {
+  if (signal?.aborted) return Promise.resolve();
+  return new Promise((resolve) => signal?.addEventListener("abort", () => resolve(), { once: true }));
 }

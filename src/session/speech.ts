@@ -61,10 +61,10 @@ export class Speech {
   }
 
   /** Records the ids of the text that went up, where they spell exactly that text. */
-  remember(spoken: Spoken): void {
+  remember(spoken: Spoken, tenant: string | undefined): void {
     const count = this.#uttered.findLastIndex(({ end }) => end <= this.#text.length) + 1;
     const ids = this.#uttered.slice(0, count).map(({ id }) => id);
-    if (this.tokenizer.decode(ids) === this.#text) spoken.record(this.#text, ids);
+    if (this.tokenizer.decode(ids) === this.#text) spoken.record(this.#text, ids, tenant);
   }
 
   #release(text: string): TextDelta | undefined {

@@ -1,6 +1,6 @@
 // The ids an answer was generated with, by its text. A client sends the text back; encoding it again may give
-// other ids, and then the cells of the answer would not be found. Answers are shared between sessions: ids of
-// the same text are as good as any others. It is bounded, and losing an entry costs time only.
+// other ids, and then the cells of the answer would not be found. Answers are shared between the sessions of one
+// tenant: ids of the same text are as good as any others. It is bounded, and losing an entry costs time only.
 import { Lru } from "../text/lru.ts";
 
 const answersMax = 4096;
@@ -15,12 +15,17 @@ export class Spoken {
   }
 
   /** `ids` must decode to exactly `text`. */
-  record(text: string, ids: readonly number[]): void {
+  record(text: string, ids: readonly number[], tenant?: string): void {
     if (text === "" || ids.length === 0) return;
-    this.#answers.set(text, Int32Array.from(ids), text.length * 2 + ids.length * 4);
+    this.#answers.set(keyOf(text, tenant), Int32Array.from(ids), text.length * 2 + ids.length * 4);
   }
 
-  idsOf(text: string): Int32Array | undefined {
-    return this.#answers.get(text);
+  idsOf(text: string, tenant?: string): Int32Array | undefined {
+    return this.#answers.get(keyOf(text, tenant));
   }
+}
+
+/** A length in front of the tenant's name, so that no text can look like another tenant's. */
+function keyOf(text: string, tenant: string | undefined): string {
+  return tenant === undefined ? `-${text}` : `${tenant.length} ${tenant}${text}`;
 }

@@ -126,9 +126,14 @@ test("ls shows what can be pulled and what is here, config shows where values co
   expect(await list.ended).toBe(0);
   expect(list.output.out).toMatch(/qwen2\.5-coder-0\.5b .*to pull/);
   expect(list.output.out).toMatch(/tiny +f32 .*imported/);
-  const config = pocket("config", "--port", "9000", "--server-api-key", "hush");
+  const keys = ["--server-api-key", "hush", "--server-api-keys", "hush-ann,hush-bob"];
+  const config = pocket("config", "--port", "9000", ...keys, "--no-idle-repair", "--cache-disk", "2G");
   expect(await config.ended).toBe(0);
   expect(config.output.out).toMatch(/^port +9000 port +flag/m);
   expect(config.output.out).toMatch(/^models\.dir .*environment/m);
+  expect(config.output.out).toMatch(/^server\.api_keys +2 secrets +flag/m);
   expect(config.output.out).not.toContain("hush");
+  expect(config.output.out).toMatch(/^idle_repair +false switch +flag/m);
+  expect(config.output.out).toMatch(/^cache\.disk +2147483648 bytes +flag/m);
+  expect(config.output.out).toMatch(/^cache\.dir +none, a folder +default/m);
 }, 30_000);

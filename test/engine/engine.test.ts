@@ -1,48 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { Engine } from "../../src/engine/engine.ts";
-import type { Generated, Job, SequencePort, Splice } from "../../src/engine/job.ts";
-import { following, ScriptedRunner } from "./scripted-runner.ts";
-
-const sampling = {
-  temperature: 0,
-  topK: 0,
-  topP: 1,
-  minP: 0,
-  repetitionPenalty: 1,
-  frequencyPenalty: 0,
-  presencePenalty: 0,
-  seed: 0,
-};
-
-function job(splices: Splice[], maxTokens: number, more: Partial<Job> = {}): Job {
-  return { splices, sampling, maxTokens, stopTokens: new Set(), top: 0, ...more };
-}
-
-const append = (sequence: SequencePort, tokens: number[]): Splice => ({
-  start: sequence.length,
-  end: sequence.length,
-  tokens: Int32Array.from(tokens),
-});
-
-const range = (start: number, end: number) =>
-  Array.from({ length: end - start }, (_, index) => start + index);
-
-function continuation(prompt: number[], count: number): number[] {
-  const tokens = [...prompt];
-  for (let i = 0; i < count; i++) tokens.push(following(tokens));
-  return tokens.slice(prompt.length);
-}
-
-async function collect(answer: AsyncIterable<Generated>): Promise<number[]> {
-  const tokens: number[] = [];
-  for await (const { token } of answer) tokens.push(token);
-  return tokens;
-}
-
-function rig(pages?: number, stepTokens = 32) {
-  const runner = new ScriptedRunner(pages);
-  return { runner, engine: new Engine(runner, { stepTokens }) };
-}
+import { append, collect, continuation, job, range, rig } from "./rig.ts";
 
 describe("the engine", () => {
   test("reads a prompt in chunks and feeds back all but the last sampled token", async () => {
@@ -75,6 +32,7 @@ describe("the engine", () => {
       expected.slice(0, 3),
     );
     expect(sequence.length).toBe(5);
+    expect(Array.from(sequence.tokens())).toEqual([1, 2, 3, ...expected.slice(0, 2)]);
   });
 
   test("lets a stream go on one token per step while another prompt is read", async () => {

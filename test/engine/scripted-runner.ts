@@ -37,7 +37,10 @@ export class ScriptedRunner implements Runner {
   closed = false;
   #next = 1;
 
-  constructor(private readonly pages = 64) {}
+  constructor(
+    private readonly pages = 64,
+    private readonly context = 512,
+  ) {}
 
   describe(): RunnerInfo {
     return {
@@ -46,7 +49,7 @@ export class ScriptedRunner implements Runner {
       kvHeads: 1,
       headDim: 16,
       vocab: scriptedVocab,
-      context: 512,
+      context: this.context,
       pages: this.pages,
       pageSize: 16,
       kvType: "f32",
@@ -93,16 +96,49 @@ export class ScriptedRunner implements Runner {
         ...Array.from({ length: count }, () => ({ token: -1, filled: false })),
       );
     }
-    const others = [...this.sequences].reduce(
-      (sum, [other, held]) => sum + (other === id ? 0 : held.length),
+    // As the real pool: an edit that opens cells is refused where there is no page for them; a cut never is.
+    const opens = splices.some(({ count }) => count > 0);
+    const pages = [...this.sequences].reduce(
+      (sum, [other, held]) => sum + Math.ceil((other === id ? cells.length : held.length) / 16),
       0,
     );
-    if (others + cells.length > this.pages * 16) throw pocketError("CACHE_FULL", 0, 16, cells.length);
+    if (opens && pages > this.pages) throw pocketError("CACHE_FULL", 0, 16, cells.length);
     this.sequences.set(id, cells);
   }
 
-  adopt(): void {
-    throw new Error("not scripted");
+  adopt(id: number, from: number, start: number, end: number): void {
+    this.#idle();
+    const cells = this.#cells(from).slice(start, end);
+    this.#cells(id).push(...cells.map((cell) => ({ ...cell })));
+  }
+
+  /** Files are lists of tokens; writing one takes until `fileGate` opens. */
+  readonly fileTokens = new Map<string, readonly number[]>();
+  fileGate: Promise<void> = Promise.resolve();
+
+  async save(id: number, file: string): Promise<void> {
+    const cells = this.#cells(id);
+    const open = cells.findIndex((cell) => !cell.filled);
+    const filled = (open < 0 ? cells : cells.slice(0, open)).map((cell) => ({ ...cell }));
+    const pin = -this.#next++;
+    this.sequences.set(pin, filled);
+    await this.fileGate;
+    this.sequences.delete(pin);
+    this.fileTokens.set(
+      file,
+      filled.map(({ token }) => token),
+    );
+  }
+
+  async load(file: string): Promise<number> {
+    const tokens = this.fileTokens.get(file);
+    if (!tokens) throw pocketError("KV_FILE_REFUSED", file, "it does not exist");
+    const id = this.#next++;
+    this.sequences.set(
+      id,
+      tokens.map((token) => ({ token, filled: true })),
+    );
+    return id;
   }
 
   async step(entries: readonly StepEntry[]): Promise<StepResult> {
@@ -129,8 +165,9 @@ export class ScriptedRunner implements Runner {
   }
 
   stats(): RunnerStats {
-    const cells = [...this.sequences.values()].reduce((sum, held) => sum + held.length, 0);
-    const pagesLent = Math.ceil(cells / 16);
+    const held = [...this.sequences.values()];
+    const cells = held.reduce((sum, own) => sum + own.length, 0);
+    const pagesLent = held.reduce((sum, own) => sum + Math.ceil(own.length / 16), 0);
     return {
       pagesFree: this.pages - pagesLent,
       pagesLent,

@@ -50,7 +50,29 @@ describe("a setting", () => {
     expect(read({ toml }).texts("server.allowed_hosts")).toEqual(["c.lan"]);
   });
 
+  test("that is a size may have a unit, and one that is a switch several words", () => {
+    const size = (value: string) => read({ flags: { "cache.disk": value } }).number("cache.disk");
+    expect(["8G", "512m", "1.5 GiB", "2097152"].map(size)).toEqual([
+      8 * 2 ** 30,
+      512 * 2 ** 20,
+      1.5 * 2 ** 30,
+      2_097_152,
+    ]);
+    expect(read({ toml: 'cache.disk = "2G"' }).number("cache.disk")).toBe(2 ** 31);
+    const repair = (word: string) => read({ environment: { POCKET_IDLE_REPAIR: word } }).flag("idle_repair");
+    expect(["off", "0", "FALSE", "no", "on", "1"].map(repair)).toEqual([
+      ...[false, false, false, false],
+      ...[true, true],
+    ]);
+    expect(read({}).flag("idle_repair")).toBe(true);
+    expect(read({ toml: "idle_repair = false" }).flag("idle_repair")).toBe(false);
+  });
+
   test.each([
+    [{ flags: { "cache.disk": "8X" } }, /--cache-disk must be a size .* such as 512M or 8G, not "8X"/],
+    [{ flags: { "cache.disk": "1" } }, /--cache-disk must be a size from 1048576/],
+    [{ environment: { POCKET_IDLE_REPAIR: "maybe" } }, /POCKET_IDLE_REPAIR must be true or false/],
+    [{ toml: "sessions.ttl = -1" }, /sessions\.ttl in .* must be a number from 0/],
     [{ flags: { port: "99999" } }, /--port must be a whole number from 0 to 65535, not 99999/],
     [{ flags: { port: "" } }, /--port must be a whole number/],
     [{ flags: { port: "80x" } }, /--port/],

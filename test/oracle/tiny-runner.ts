@@ -24,13 +24,19 @@ export const greedy = {
 export const tokensOf = (length: number, salt = 0): Int32Array =>
   Int32Array.from({ length }, (_, index) => (index * 37 + salt * 101 + (index >> 3) * 11) % 250);
 
-export async function openTiny(name: string, options: Partial<OpenOptions> = {}): Promise<Runner> {
+/** `digestOf` makes another model's name of the right one, or none. */
+export async function openTiny(
+  name: string,
+  options: Partial<OpenOptions> = {},
+  digestOf: (digest: string) => string | undefined = (digest) => digest,
+): Promise<Runner> {
   const root = packageRoot();
   const folder = await ensureTinyModel(join(root, "build", "tiny", name));
-  const { shapes, rope, graphs } = readManifest(folder);
+  const { shapes, rope, graphs, ...manifest } = readManifest(folder);
+  const digest = digestOf(manifest.digest);
   return openRunner(
     {
-      model: { ...shapes, graph: join(folder, graphs.f32), ropeBase: rope.base },
+      model: { ...shapes, graph: join(folder, graphs.f32), ropeBase: rope.base, ...(digest && { digest }) },
       runtime: runtimeLibrary(root),
       device: "cpu",
       pages: 128,

@@ -77,3 +77,13 @@ test.each(refused)("%s is refused by its field, before any compute", async (_nam
   }
   expect(backend.asked).toHaveLength(0);
 });
+
+test("tools are refused where the template has no place for them, unless tool_choice says none", async () => {
+  backend.model = { ...backend.model, takesTools: false };
+  const tools = [{ type: "function", function: { name: "f" } }];
+  const post = (change: object) =>
+    app.inject({ method: "POST", url: "/v1/chat/completions", payload: { ...hello, tools, ...change } });
+  const response = await post({});
+  expect([response.statusCode, response.json().error.param]).toEqual([400, "tools"]);
+  expect((await post({ tool_choice: "none" })).statusCode).toBe(200);
+});

@@ -154,7 +154,7 @@ describe("errors in the OpenAI form", () => {
       "POST",
     ]);
     const item = await app.inject({ method: "PUT", url: "/v1/sessions/abc" });
-    expect([item.statusCode, item.headers.allow]).toEqual([405, "DELETE"]);
+    expect([item.statusCode, item.headers.allow]).toEqual([405, "GET, DELETE"]);
   });
 
   test.each(["{", '{"messages": [}', "", "[1,"])("malformed JSON %j is 400", async (payload) => {
@@ -196,7 +196,8 @@ describe("errors in the OpenAI form", () => {
   test("503 comes with Retry-After, an unplanned failure is 500 without details", async () => {
     backend.refusal = pocketError("CACHE_TOO_SMALL", 900, 512);
     const full = await post("/v1/completions", { prompt: "x" });
-    expect([full.statusCode, full.headers["retry-after"]]).toEqual([503, "1"]);
+    expect([full.statusCode, full.headers["retry-after"]]).toEqual([503, "60"]);
+    expect(full.headers["x-should-retry"]).toBe("false");
     expect(full.json().error.message).toContain("cache.tokens");
     backend.refusal = null;
     backend.failure = { afterTokens: 0, error: new Error("secret") };
@@ -237,7 +238,7 @@ describe("the guard", () => {
   });
 
   test("asks for the key in either header, but not for health", async () => {
-    const keyed = buildServer(backend, { ...serverOptions, apiKey: "k-123" });
+    const keyed = buildServer(backend, { ...serverOptions, apiKeys: ["k-123"] });
     const status = async (url: string, headers: Record<string, string>) =>
       (await keyed.inject({ url, headers })).statusCode;
     expect(await status("/v1/models", {})).toBe(401);

@@ -9,7 +9,16 @@ import type {
   TokenLogprob,
 } from "../../src/context/chat.ts";
 import { type PocketError, pocketError } from "../../src/errors.ts";
-import type { Backend, Health, ModelInfo, ServerOptions, SessionInfo } from "../../src/server/backend.ts";
+import type {
+  Backend,
+  Counts,
+  Health,
+  ModelInfo,
+  ServerOptions,
+  SessionInfo,
+  SessionMap,
+  StepReport,
+} from "../../src/server/backend.ts";
 
 export const bill: Bill = {
   session: "s-1",
@@ -24,18 +33,20 @@ export const serverOptions: ServerOptions = {
   activeRequests: 2,
   queuedRequests: 2,
   bodyBytes: 64 * 1024 * 1024,
+  apiKeys: [],
   allowedHosts: [],
   keepAliveMs: 10_000,
   logLevel: "silent",
 };
 
 export class ScriptedBackend implements Backend {
-  readonly model: ModelInfo = {
+  model: ModelInfo = {
     id: "tiny",
     created: 1_700_000_000,
     context: 4096,
     vocab: 300,
     family: "qwen2",
+    takesTools: true,
   };
   readonly asked: (ChatRequest | CompletionRequest)[] = [];
   /** Answers under way now. */
@@ -49,6 +60,22 @@ export class ScriptedBackend implements Backend {
   refusal: PocketError | null = null;
   failure: { readonly afterTokens: number; readonly error: Error } | null = null;
   broken: Health["broken"];
+  stepped: (step: StepReport) => void = () => {};
+  counted: Counts = {
+    pagesFree: 10,
+    pagesLent: 6,
+    pages: 16,
+    sessions: 1,
+    staleTokens: 20,
+    repairedTokens: 3,
+    evictions: 2,
+    diskHits: 1,
+    diskWrites: 4,
+    diskBytes: 5000,
+    preemptions: 0,
+  };
+  /** Session → tenant; absent: nobody's in particular. */
+  readonly tenants = new Map<string, string>();
   readonly resident = new Map<string, SessionInfo>([
     ["s-1", { id: "s-1", tokens: 32, exactTokens: 12, usedAt: 1_700_000_000_000, busy: false, named: true }],
   ]);
@@ -75,12 +102,40 @@ export class ScriptedBackend implements Backend {
     return { text, tokens: this.tokenize(text) };
   }
 
-  sessions(): readonly SessionInfo[] {
-    return [...this.resident.values()];
+  sessions(tenant?: string): readonly SessionInfo[] {
+    return [...this.resident.values()].filter(({ id }) => this.isOf(id, tenant));
   }
 
-  deleteSession(id: string): void {
-    if (!this.resident.delete(id)) throw pocketError("SESSION_NOT_FOUND", id);
+  session(id: string, tenant?: string): SessionMap {
+    if (!this.resident.has(id) || !this.isOf(id, tenant)) throw pocketError("SESSION_NOT_FOUND", id);
+    return {
+      tokens: 32,
+      stale: [{ start: 12, end: 32 }],
+      spans: [
+        { role: "system", start: 0, end: 12 },
+        { role: "user", start: 12, end: 32 },
+      ],
+      shifts: [
+        { shift: 0, start: 0, end: 12 },
+        { shift: -5, start: 12, end: 32 },
+      ],
+    };
+  }
+
+  deleteSession(id: string, tenant?: string): void {
+    if (!this.isOf(id, tenant) || !this.resident.delete(id)) throw pocketError("SESSION_NOT_FOUND", id);
+  }
+
+  counts(): Counts {
+    return this.counted;
+  }
+
+  watchSteps(watcher: (step: StepReport) => void): void {
+    this.stepped = watcher;
+  }
+
+  private isOf(id: string, tenant: string | undefined): boolean {
+    return this.tenants.get(id) === tenant;
   }
 
   health(): Health {

@@ -164,5 +164,5 @@ describe("an answer", () => {
 });
 
 function engineTokens(engine: FakeEngine, count: number): number[] {
-  return [...engine.sequences].at(-1)!.tokens.slice(-count);
+  return [...engine.sequences].at(-1)!.all.slice(-count);
 }

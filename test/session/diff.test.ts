@@ -2,7 +2,9 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { Repair, Reuse } from "../../src/context/chat.ts";
 import { leastSurvivors, type Plan, planEdit } from "../../src/session/diff.ts";
+import type { Island } from "../../src/session/island.ts";
 import { matchSpans } from "../../src/session/match.ts";
+import type { Range } from "../../src/session/range.ts";
 import { lengthOf, type Span, spanOf, tokensOf, truncate } from "../../src/text/span.ts";
 import { FakeEngine } from "./fake-engine.ts";
 
@@ -86,7 +88,7 @@ describe("the example of design §8", () => {
   it("bills kept, relocated and computed tokens, and calls the survivors stale", () => {
     expect(plan).toMatchObject({ kept: 503, relocated: 5600, computed: 257, stale: 5600, exactLength: 700 });
     expect(plan.reason).toBe(
-      "Edited at token 503: 2701 resident tokens were cut and 5600 behind them stayed.",
+      "Edited at token 503, in span 2 (system): 2701 resident tokens were cut and 5600 behind them stayed.",
     );
   });
 });
@@ -136,12 +138,14 @@ describe("an edit", () => {
       fc.asyncProperty(edits, async (rounds) => {
         const sequence = new FakeEngine(() => 0).create();
         let resident: readonly Span[] = [];
+        let relocated: readonly Range[] = [];
         for (const [{ resident: first, wanted }, mode, mend] of rounds) {
           for (const next of [first, wanted].filter((spans) => lengthOf(spans) > 0)) {
             const plan = planEdit(resident, next, {
               reuse: mode,
               repair: mend,
               exactLength: sequence.exactLength,
+              relocated,
             });
             const run = sequence.run({
               splices: plan.splices,
@@ -151,7 +155,7 @@ describe("an edit", () => {
               sampling,
             });
             await run.next();
-            expect(sequence.tokens).toEqual(Array.from(tokensOf(next)));
+            expect(sequence.tokens()).toEqual(tokensOf(next));
             expect(plan.exactLength).toBe(sequence.exactLength);
             const computed = new Set(
               plan.islands.flatMap(({ startNew, count }) =>
@@ -160,6 +164,10 @@ describe("an edit", () => {
             );
             const stale = [...computed].filter((place) => place >= sequence.exactLength);
             expect(plan.stale).toBe(stale.length);
+            const moved = movedCells(tokensOf(resident), tokensOf(next), plan.islands, relocated);
+            const beyond = moved.filter((place) => place >= sequence.exactLength);
+            expect(plan.relocatedRanges.flatMap(({ start, end }) => placesIn(start, end))).toEqual(beyond);
+            relocated = plan.relocatedRanges;
             resident = next;
           }
         }
@@ -273,3 +281,23 @@ describe("matching spans", () => {
     expect(pairs).toHaveLength(2000 - 50 - 1);
   });
 });
+
+const placesIn = (start: number, end: number) =>
+  Array.from({ length: end - start }, (_, place) => start + place);
+
+/** Cell by cell: what stays and has other text in front of it than before, or had so already. */
+function movedCells(
+  tokensOld: Int32Array,
+  tokensNew: Int32Array,
+  islands: readonly Island[],
+  relocated: readonly Range[],
+): number[] {
+  const was = new Set(relocated.flatMap(({ start, end }) => placesIn(start, end)));
+  return islands.flatMap(({ startOld, startNew, count }) =>
+    placesIn(0, count).flatMap((place) => {
+      const [old, next] = [startOld + place, startNew + place];
+      const same = old === next && tokensOld.slice(0, old).every((token, at) => token === tokensNew[at]);
+      return was.has(old) || !same ? [next] : [];
+    }),
+  );
+}

@@ -1,6 +1,7 @@
 // A scripted engine for tests of the session room: cells are plain objects in plain arrays, the model is a
 // function of the tokens. It keeps the contract of src/engine/job.ts strictly and throws where a caller breaks
 // it. It knows, cell by cell, whether a cold prefill would give the same, which is what exactness means.
+import { readFile, writeFile } from "node:fs/promises";
 import { Answer } from "../../src/engine/answer.ts";
 import type { EnginePort, Generated, Job, SequencePort } from "../../src/engine/job.ts";
 import { pocketError } from "../../src/errors.ts";
@@ -9,6 +10,9 @@ interface Cell {
   readonly token: number;
   exact: boolean;
   filled: boolean;
+  /** Index at which it was filled; -1 before. */
+  birth: number;
+  readonly slot: number;
 }
 
 /** The next token after these. */
@@ -26,6 +30,13 @@ export class FakeEngine implements EnginePort {
   gate: Promise<void> | undefined;
   failure: Error | undefined;
   readonly jobs: Job[] = [];
+  busy = 0;
+  relieve?: () => boolean;
+  /** What saving fails with, when set. */
+  saveFailure: Error | undefined;
+  /** Files that were loaded. */
+  loads = 0;
+  #slots = 0;
 
   constructor(
     readonly model: Model,
@@ -35,17 +46,39 @@ export class FakeEngine implements EnginePort {
     this.capacity = options.capacity ?? 1 << 20;
   }
 
-  /** Cells are counted once, however many sequences share them. */
+  /** Slots are counted once, however many sequences share them. */
   get tokensFree(): number {
-    const cells = new Set<Cell>();
-    for (const { cells: own } of this.sequences) for (const cell of own) cells.add(cell);
-    return this.capacity - cells.size;
+    const slots = new Set<number>();
+    for (const { filledOrNot } of this.sequences) for (const { slot } of filledOrNot) slots.add(slot);
+    return this.capacity - slots.size;
   }
 
   create(): FakeSequence {
     const sequence = new FakeSequence(this, []);
     this.sequences.add(sequence);
     return sequence;
+  }
+
+  /** Nothing of the sequence exists before the whole file was read. */
+  async load(file: string): Promise<FakeSequence> {
+    let cells: Cell[];
+    try {
+      cells = (JSON.parse(await readFile(file, "utf8")) as Cell[]).map((cell) => ({
+        ...cell,
+        slot: this.#slots++,
+      }));
+    } catch (cause) {
+      throw pocketError("KV_FILE_REFUSED", file, (cause as Error).message);
+    }
+    if (cells.length > this.tokensFree) throw pocketError("CACHE_FULL", 0, 16, cells.length);
+    this.loads++;
+    const sequence = new FakeSequence(this, cells);
+    this.sequences.add(sequence);
+    return sequence;
+  }
+
+  open(token: number): Cell {
+    return { token, exact: false, filled: false, birth: -1, slot: this.#slots++ };
   }
 
   async step(): Promise<void> {
@@ -61,28 +94,53 @@ export class FakeSequence implements SequencePort {
 
   constructor(
     private readonly engine: FakeEngine,
-    public cells: Cell[],
+    public filledOrNot: Cell[],
   ) {}
 
   get length(): number {
-    const open = this.cells.findIndex(({ filled }) => !filled);
-    return open < 0 ? this.cells.length : open;
+    const open = this.filledOrNot.findIndex(({ filled }) => !filled);
+    return open < 0 ? this.filledOrNot.length : open;
   }
 
   get exactLength(): number {
-    const stale = this.cells.findIndex(({ exact }) => !exact);
-    return Math.min(stale < 0 ? this.cells.length : stale, this.length);
+    const stale = this.filledOrNot.findIndex(({ exact }) => !exact);
+    return Math.min(stale < 0 ? this.filledOrNot.length : stale, this.length);
   }
 
-  get tokens(): number[] {
-    return this.cells.map(({ token }) => token);
+  tokens(): Int32Array {
+    return Int32Array.from(this.all.slice(0, this.length));
+  }
+
+  /** Of all cells, filled or not. */
+  get all(): number[] {
+    return this.filledOrNot.map(({ token }) => token);
+  }
+
+  cells(): { readonly births: Int32Array; readonly slots: Int32Array } {
+    const filled = this.filledOrNot.slice(0, this.length);
+    return {
+      births: Int32Array.from(filled, ({ birth }) => birth),
+      slots: Int32Array.from(filled, ({ slot }) => slot),
+    };
   }
 
   fork(length: number): FakeSequence {
     if (length > this.length) throw pocketError("BAD_ARGUMENT", `Fork of ${length} of ${this.length} cells.`);
-    const child = new FakeSequence(this.engine, this.cells.slice(0, length));
+    const child = new FakeSequence(this.engine, this.filledOrNot.slice(0, length));
     this.engine.sequences.add(child);
     return child;
+  }
+
+  adopt(from: FakeSequence, start: number, end: number): void {
+    const cells = from.filledOrNot.slice(start, end).map((cell) => ({ ...cell, exact: false }));
+    this.filledOrNot = [...this.filledOrNot, ...cells];
+  }
+
+  async save(file: string): Promise<void> {
+    const text = JSON.stringify(this.filledOrNot.slice(0, this.length));
+    await new Promise((resolve) => setImmediate(resolve));
+    if (this.engine.saveFailure) throw this.engine.saveFailure;
+    await writeFile(file, text);
   }
 
   release(): void {
@@ -92,8 +150,9 @@ export class FakeSequence implements SequencePort {
 
   run(job: Job): AsyncGenerator<Generated, void, undefined> {
     if (this.released || this.#running) throw pocketError("BAD_ARGUMENT", "Released, or running already.");
-    checkSplices(job, this.cells.length);
+    checkSplices(job, this.filledOrNot.length);
     this.#running = true;
+    if (!job.background) this.engine.busy++;
     this.engine.jobs.push(job);
     let left = false;
     const answer: Answer = new Answer(async () => {
@@ -117,7 +176,7 @@ export class FakeSequence implements SequencePort {
       this.#edit(job);
       await this.#prefill(stopIfLeft);
       for (let count = 0; count < job.maxTokens; ) {
-        const token = this.engine.model(this.tokens);
+        const token = this.engine.model(this.all);
         answer.push({ token, logprob: -0.5, top: [{ token, logprob: -0.5 }].slice(0, job.top) });
         if (++count === job.maxTokens || job.stopTokens.has(token)) break;
         this.#append(token);
@@ -127,8 +186,10 @@ export class FakeSequence implements SequencePort {
     } catch (cause) {
       failure = cause as Error;
     }
-    this.cells.length = this.length;
+    if (job.keepsSurvivors) this.filledOrNot = this.filledOrNot.filter(({ filled }) => filled);
+    else this.filledOrNot.length = this.length;
     this.#running = false;
+    if (!job.background) this.engine.busy--;
     answer.end(failure);
   }
 
@@ -139,18 +200,18 @@ export class FakeSequence implements SequencePort {
     if (added > this.engine.tokensFree) {
       throw pocketError("CACHE_FULL", Math.floor(this.engine.tokensFree / 16), 16, added - cut);
     }
-    const cells = this.cells.slice();
+    const cells = this.filledOrNot.slice();
     for (const { start, end, tokens } of splices.toReversed()) {
-      const gap = Array.from(tokens, (token): Cell => ({ token, exact: false, filled: false }));
+      const gap = Array.from(tokens, (token) => this.engine.open(token));
       // Survivors are other cells from here on: a fork that shares them keeps its own judgement of them.
       const behind = cells.slice(end).map((cell) => (cell.filled ? { ...cell, exact: false } : cell));
       cells.splice(start, cells.length - start, ...gap, ...behind);
     }
-    this.cells = cells;
+    this.filledOrNot = cells;
   }
 
   async #prefill(stopIfLeft: () => void): Promise<void> {
-    const gaps = this.cells.filter(({ filled }) => !filled);
+    const gaps = this.filledOrNot.filter(({ filled }) => !filled);
     for (let at = 0; at < gaps.length; at += this.engine.stepTokens) {
       await this.engine.step();
       stopIfLeft();
@@ -160,20 +221,21 @@ export class FakeSequence implements SequencePort {
 
   #append(token: number): void {
     if (this.engine.tokensFree < 1) throw pocketError("CACHE_FULL", 0, 16, 1);
-    const cell = { token, exact: false, filled: false };
-    this.cells.push(cell);
+    const cell = this.engine.open(token);
+    this.filledOrNot.push(cell);
     this.#fill(cell);
   }
 
   #fill(cell: Cell): void {
-    const place = this.cells.indexOf(cell);
-    cell.exact = this.cells.slice(0, place).every(({ exact }) => exact);
+    const place = this.filledOrNot.indexOf(cell);
+    cell.exact = this.filledOrNot.slice(0, place).every(({ exact }) => exact);
     cell.filled = true;
+    cell.birth = place;
     this.engine.tokensComputed++;
   }
 }
 
-function checkSplices({ splices }: Job, length: number): void {
+function checkSplices({ splices, maxTokens }: Job, length: number): void {
   let end = 0;
   for (const splice of splices) {
     const inOrder = splice.start >= end && splice.end >= splice.start && splice.end <= length;
@@ -182,6 +244,7 @@ function checkSplices({ splices }: Job, length: number): void {
     end = splice.end;
   }
   const last = splices.at(-1);
+  if (last && maxTokens === 0) return;
   if (!last || last.end !== length || last.tokens.length === 0) {
     throw pocketError("BAD_ARGUMENT", "The last cell must be among the new tokens.");
   }

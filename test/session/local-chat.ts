@@ -1,7 +1,7 @@
 // A chat on the scripted engine, with few words for what tests of this room say over and over.
 import { expect } from "vitest";
 import type { ChatEvent, ChatRequest, Message } from "../../src/context/chat.ts";
-import { LocalChat } from "../../src/session/chat.ts";
+import { LocalChat, type LocalChatOptions } from "../../src/session/chat.ts";
 import { smallText } from "../text/small.ts";
 import { FakeEngine, type Model, scripted } from "./fake-engine.ts";
 
@@ -12,7 +12,7 @@ const opening = Array.from(tokenizer.encodeTemplate("<|im_start|>assistant\n"));
 const isTurn = (tokens: readonly number[]) =>
   opening.every((id, place) => tokens.at(place - opening.length) === id);
 
-const sampling = {
+export const sampling = {
   temperature: 0,
   topK: 0,
   topP: 1,
@@ -34,10 +34,10 @@ function bytewise(byte: number): number[] {
 
 export function localChat(
   model: Model,
-  options: { readonly capacity?: number; readonly context?: number; readonly sessionsMax?: number } = {},
+  options: { readonly capacity?: number; readonly context?: number } & Partial<LocalChatOptions> = {},
 ) {
   const engine = new FakeEngine(model, options);
-  const chat = new LocalChat({ engine, ...text, sessionsMax: options.sessionsMax ?? 8, sampling });
+  const chat = new LocalChat({ engine, ...text, sessionsMax: 8, sampling, ...options });
   return { engine, chat };
 }
 
@@ -92,5 +92,5 @@ export function expectCells(
   fed: readonly number[],
 ) {
   const expected = [...chat.applyTemplate(messages).tokens, ...fed];
-  expect(Array.from(engine.sequences, ({ tokens }) => tokens)).toContainEqual(expected);
+  expect(Array.from(engine.sequences, ({ all }) => all)).toContainEqual(expected);
 }

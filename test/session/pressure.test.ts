@@ -1,10 +1,13 @@
 // What happens when the pool is too small for everybody, and whether the bookkeeping holds when clients come,
 // edit, leave and come back in any order.
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { ChatEvent, Message, Repair, Reuse } from "../../src/context/chat.ts";
 import { PocketError } from "../../src/errors.ts";
-import { LocalChat } from "../../src/session/chat.ts";
+import { LocalChat, type LocalChatOptions } from "../../src/session/chat.ts";
 import { smallText } from "../text/small.ts";
 import { FakeEngine, hashing } from "./fake-engine.ts";
 
@@ -19,9 +22,9 @@ const sampling = {
   presencePenalty: 0,
 };
 
-function set(capacity: number, sessionsMax = 8) {
+function set(capacity: number, sessionsMax = 8, more: Partial<LocalChatOptions> = {}) {
   const engine = new FakeEngine(hashing(256), { capacity });
-  return { engine, chat: new LocalChat({ engine, ...text, sessionsMax, sampling }) };
+  return { engine, chat: new LocalChat({ engine, ...text, sessionsMax, sampling, ...more }) };
 }
 
 const user = (content: string): Message => ({ role: "user", content });
@@ -116,6 +119,7 @@ interface Visit {
   readonly named: boolean;
   readonly reuse: Reuse;
   readonly repair: Repair;
+  readonly forget: boolean;
   readonly leaveAfter: number | undefined;
 }
 
@@ -126,6 +130,7 @@ const visit: fc.Arbitrary<Visit> = fc.record({
   named: fc.boolean(),
   reuse: fc.constantFrom<Reuse>("suffix", "suffix", "prefix", "none"),
   repair: fc.constantFrom<Repair>("none", "assistant", 20),
+  forget: fc.integer({ min: 0, max: 5 }).map((one) => one === 0),
   leaveAfter: fc.option(fc.nat(6), { nil: undefined }),
 });
 
@@ -145,22 +150,31 @@ describe("clients that come, edit, leave and come back", () => {
       fc.asyncProperty(
         fc.array(visit, { minLength: 1, maxLength: 8 }),
         fc.boolean(),
-        async (visits, tight) => {
-          const { chat, engine } = set(tight ? 1500 : 1 << 20, 4);
+        fc.boolean(),
+        async (visits, tight, busybody) => {
+          const lines: string[] = [];
+          const folder = mkdtempSync(join(tmpdir(), "pocket-pressure-"));
+          const disk = { disk: { folder, bytes: 1 << 18 }, log: (line: string) => lines.push(line) };
+          const more = busybody ? { undoMax: 2, idleRepair: true, idleDelayMs: 0, ...disk } : { undoMax: 0 };
+          const { chat, engine } = set(tight ? 1500 : 1 << 20, busybody ? 2 : 4, more);
           const histories: Message[][] = [[], [], []];
           for (const one of visits) {
             const messages = edited(histories[one.client]!, one);
             const session = one.named ? { session: `client-${one.client}` } : {};
+            // The third client's sessions are another tenant's.
+            const tenant = one.client === 2 ? "other" : undefined;
             const abort = new AbortController();
             const request = {
               messages,
               ...session,
               reuse: one.reuse,
               repair: one.repair,
+              forget: one.forget,
+              ...(tenant !== undefined && { tenant }),
               maxTokens: 6,
               signal: abort.signal,
             };
-            const prompt = chat.applyTemplate(messages).tokens;
+            const prompt = chat.applyTemplate(messages, [], { tenant }).tokens;
             let answer = "";
             let left = one.leaveAfter;
             try {
@@ -180,20 +194,31 @@ describe("clients that come, edit, leave and come back", () => {
               expect((cause as PocketError).code).toBe("CANCELLED");
             }
             if (one.leaveAfter === undefined) {
-              const cells = Array.from(engine.sequences, ({ tokens }) => tokens);
+              const cells = Array.from(engine.sequences, ({ all }) => all);
               const fed = expectedAnswer(engine, prompt, 6);
               expect(cells).toContainEqual([...prompt, ...fed.slice(0, 5)]);
               expect(answer).toBe(text.tokenizer.decode(fed));
             }
-            for (const { busy } of chat.list()) expect(busy).toBe(false);
-            const held = chat.list().map(({ tokens }) => tokens);
-            expect(held.toSorted()).toEqual(Array.from(engine.sequences, ({ length }) => length).toSorted());
+            const listed = [...chat.list(), ...chat.list("other")];
+            for (const { busy } of listed) expect(busy).toBe(false);
+            const held = listed.map(({ tokens }) => tokens);
+            if (!busybody) {
+              const lengths = Array.from(engine.sequences, ({ length }) => length);
+              expect(held.toSorted()).toEqual(lengths.toSorted());
+            } else if (one.place % 3 === 0) {
+              await new Promise((resolve) => setTimeout(resolve, 3));
+            }
             histories[one.client] =
               answer === "" ? messages : [...messages, { role: "assistant", content: answer }];
           }
+          await chat.close();
+          rmSync(folder, { recursive: true });
+          expect(engine.sequences.size).toBe(0);
+          expect(engine.busy).toBe(0);
+          for (const line of lines) expect(line).toContain("The cache has");
         },
       ),
-      { numRuns: 80 },
+      { numRuns: 60 },
     );
   });
 });
@@ -212,8 +237,12 @@ describe("clients that ask all at once", () => {
       fc.asyncProperty(
         fc.array(asked, { minLength: 2, maxLength: 6 }),
         fc.boolean(),
-        async (requests, tight) => {
-          const { chat, engine } = set(tight ? 700 : 1 << 20, 3);
+        fc.boolean(),
+        async (requests, tight, busybody) => {
+          const folder = mkdtempSync(join(tmpdir(), "pocket-pressure-"));
+          const disk = { folder, bytes: 1 << 17 };
+          const more = busybody ? { idleRepair: true, idleDelayMs: 0, disk } : { undoMax: 0 };
+          const { chat, engine } = set(tight ? 700 : 1 << 20, 3, more);
           engine.stepTokens = 32;
           const serve = async ({ turns, name, maxTokens, leaves }: (typeof requests)[number]) => {
             const messages = [opening, ...turns.map((turn) => user(filler(`${turn} `, 30 + turn)))];
@@ -233,7 +262,8 @@ describe("clients that ask all at once", () => {
           }
           expect(chat.list().every(({ busy }) => !busy)).toBe(true);
           expect(chat.list().length).toBeLessThanOrEqual(3);
-          for (const { id } of chat.list()) chat.delete(id);
+          await chat.close();
+          rmSync(folder, { recursive: true });
           expect(engine.sequences.size).toBe(0);
           expect(engine.tokensFree).toBe(engine.capacity);
         },

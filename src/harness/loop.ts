@@ -1,0 +1,203 @@
+// The agent loop: ask, run the calls, append the exchange, until there is an answer. The policy decides what
+// happens to the history, the limits when it must end. It needs a Chat and nothing else of a server, and keeps
+// no state beside the conversation, so a run that was interrupted goes on by running it again.
+import { type Answer, gatherAnswer } from "../context/answer.ts";
+import { type Exchange, tokensOf } from "../context/block.ts";
+import type { AnswerOptions, Chat, Message, Tool, ToolCall } from "../context/chat.ts";
+import type { Conversation } from "../context/conversation.ts";
+import { PocketError } from "../errors.ts";
+import type { AgentEvent, Outcome } from "./events.ts";
+import { finalNotice, type Limits, retryNotice, tooLarge } from "./limits.ts";
+import type { Policy, Turn } from "./policy.ts";
+import { type Caller, emptyTally, type Tally, tallied } from "./tally.ts";
+import { type AgentTool, runTool } from "./tool.ts";
+
+export interface AgentOptions {
+  readonly chat: Chat;
+  readonly policy: Policy;
+  /** With the request as its last block, or whatever an interrupted run left. */
+  readonly conversation: Conversation;
+  readonly tools: readonly AgentTool[];
+  readonly limits: Limits;
+  /** Sampling, session, reuse, repair of the agent's calls. */
+  readonly answer?: Omit<AnswerOptions, "maxTokens" | "signal">;
+  readonly signal?: AbortSignal;
+  readonly onEvent?: (event: AgentEvent) => void;
+}
+
+export interface AgentResult {
+  readonly outcome: Outcome;
+  readonly answer: string;
+  readonly tally: Tally;
+}
+
+export class AgentLoop {
+  readonly #specs: readonly Tool[];
+  readonly #signal: AbortSignal;
+  #tally: Tally = emptyTally;
+  #turn = 0;
+  /** Tokens of a prompt beyond those of its messages: tools and the template. Known after the first answer. */
+  #overhead: number;
+
+  constructor(private readonly options: AgentOptions) {
+    const { policy, tools, conversation, signal } = options;
+    this.#specs = [...policy.tools, ...tools.map(({ spec }) => spec)];
+    this.#signal = signal ?? new AbortController().signal;
+    const content = this.#specs.length > 0 ? JSON.stringify(this.#specs) : "";
+    this.#overhead = content ? conversation.history.count({ role: "system", content }) : 0;
+  }
+
+  /**
+   * To be called once. Rejects with operating errors of the Chat and the journal, and with the signal's reason;
+   * the conversation then has every exchange that was whole.
+   */
+  async run(): Promise<AgentResult> {
+    const { maxTurns } = this.options.limits;
+    let flaw: string | undefined;
+    while (this.#turn < maxTurns - 1 && !this.#isFull()) {
+      const answer = await this.#ask(flaw ? retryNotice(flaw) : undefined);
+      if (!answer) return this.#finish("overflow", this.#lastText());
+      const again = flaw !== undefined;
+      flaw = flawOf(answer);
+      if (flaw) {
+        this.#emit({ type: "answer-dropped", turn: this.#turn, why: flaw });
+        if (again) break;
+        continue;
+      }
+      await this.#act(answer.message);
+      if (!answer.message.toolCalls) return this.#finish("answered", answer.message.content);
+    }
+    return this.#force();
+  }
+
+  /** Tokens of the next prompt without its trailer. */
+  get #used(): number {
+    return this.options.conversation.history.tokens + this.#overhead;
+  }
+
+  #isFull(): boolean {
+    const { window, finalFraction } = this.options.limits;
+    return this.#used >= finalFraction * window;
+  }
+
+  /** Undefined where the server says that the prompt is too long. */
+  async #ask(notice: Message | undefined, isFinal = false): Promise<Answer | undefined> {
+    const { chat, conversation, limits, policy, answer } = this.options;
+    this.#signal.throwIfAborted();
+    this.#emit({ type: "turn-started", turn: ++this.#turn, used: this.#used, limit: limits.window });
+    const trailer = isFinal ? undefined : policy.trailer(this.#turnOf(0));
+    const messages = [
+      ...conversation.history.messages(),
+      ...[trailer, notice].filter((one) => one !== undefined),
+    ];
+    const counted = tokensOf(messages, conversation.history.count);
+    const room = limits.window - counted - this.#overhead;
+    const request = {
+      ...answer,
+      messages,
+      ...(this.#specs.length > 0 ? { tools: this.#specs } : {}),
+      maxTokens: Math.max(1, Math.min(limits.answerTokens, room)),
+      signal: this.#signal,
+    };
+    try {
+      const given = await gatherAnswer(chat.chat(request), (event) => {
+        if (event.type === "text-delta") this.#emit({ type: "text-delta", text: event.text });
+      });
+      this.#count("agent", given.finish);
+      this.#overhead = Math.max(0, given.finish.promptTokens - counted);
+      this.#emit({ type: "answer-finished", turn: this.#turn, finish: given.finish });
+      return given;
+    } catch (cause) {
+      if (cause instanceof PocketError && cause.code === "CONTEXT_LENGTH_EXCEEDED") return undefined;
+      throw cause;
+    }
+  }
+
+  /** Runs the calls in order and appends the exchange, then what they left to be done behind it. */
+  async #act(message: Message): Promise<void> {
+    const { conversation } = this.options;
+    const messages: Message[] = [message];
+    const after: (() => void)[] = [];
+    let open = conversation.history.count(message);
+    for (const call of message.toolCalls ?? []) {
+      this.#emit({ type: "tool-called", call });
+      const startMs = performance.now();
+      const { text, tokens = 0, after: later } = await this.#call(call, open);
+      const result: Message = { role: "tool", content: text, toolCallId: call.id, name: call.name };
+      open += conversation.history.count(result) + tokens;
+      if (later) after.push(later);
+      messages.push(result);
+      this.#emit({ type: "tool-returned", call, text, ms: performance.now() - startMs });
+    }
+    const block: Exchange = conversation.exchange(messages);
+    this.#emit({ type: "block-appended", block: block.id, kind: block.kind, tokens: block.tokens });
+    for (const run of after) run();
+  }
+
+  async #call(call: ToolCall, open: number): ReturnType<Policy["call"]> {
+    const { policy, tools, conversation, limits } = this.options;
+    const turn = this.#turnOf(open);
+    if (policy.tools.some(({ name }) => name === call.name)) return policy.call(call, turn);
+    const text = await runTool(tools, call, this.#signal);
+    const tokens = conversation.history.count({ role: "tool", content: text });
+    const left = limits.window - this.#used - open - turn.reserve;
+    return tokens > left ? { text: tooLarge(call.name, tokens, left) } : { text };
+  }
+
+  #turnOf(open: number): Turn {
+    const { chat, conversation, limits, answer } = this.options;
+    return {
+      conversation,
+      chat,
+      tools: this.#specs,
+      answer: answer ?? {},
+      limit: limits.window,
+      pending: this.#overhead + open,
+      // The final answer has to fit behind whatever comes in now.
+      reserve: Math.min(limits.answerTokens, Math.ceil((1 - limits.finalFraction) * limits.window)),
+      signal: this.#signal,
+      emit: (event) => {
+        if (event.type === "compressor-finished") {
+          for (const finish of event.finishes) this.#count("compressor", finish);
+        }
+        this.#emit(event);
+      },
+    };
+  }
+
+  /** One more call that must be the answer; its calls, if it makes some, are not run. */
+  async #force(): Promise<AgentResult> {
+    const answer = await this.#ask(finalNotice, true);
+    if (!answer) return this.#finish("overflow", this.#lastText());
+    const { content } = answer.message;
+    await this.#act({ role: "assistant", content });
+    return this.#finish("forced", content);
+  }
+
+  #finish(outcome: Outcome, answer: string): AgentResult {
+    const result = { outcome, answer, tally: this.#tally };
+    this.#emit({ type: "run-finished", ...result });
+    return result;
+  }
+
+  /** What the agent said last. */
+  #lastText(): string {
+    const messages = this.options.conversation.history.messages();
+    return (
+      messages.findLast(({ role, content }) => role === "assistant" && content.trim() !== "")?.content ?? ""
+    );
+  }
+
+  #count(caller: Caller, finish: Answer["finish"]): void {
+    this.#tally = tallied(this.#tally, caller, finish);
+  }
+
+  #emit(event: AgentEvent): void {
+    this.options.onEvent?.(event);
+  }
+}
+
+function flawOf({ message, finish }: Answer): string | undefined {
+  if (finish.reason === "length") return "was cut off for its length";
+  return message.content.trim() === "" && !message.toolCalls ? "was empty" : undefined;
+}

@@ -1,0 +1,55 @@
+// The Pocket Context Agent (Yu 2026): the agent sees a catalog of its blocks behind every request, compacts what
+// it likes when it likes, and gets originals back by their tag. It is never nudged or forced to compact.
+import { catalogMessage } from "../context/catalog.ts";
+import type { ToolCall } from "../context/chat.ts";
+import { compactBlock } from "../context/compact.ts";
+import { Compressor } from "../context/compressor.ts";
+import { expandBlock } from "../context/expand.ts";
+import { compactTool, expandTool } from "../context/tools.ts";
+import type { CallResult, Policy, Turn } from "./policy.ts";
+
+export const pocketContext: Policy = {
+  name: "pca",
+  prompt: [
+    "Your context is limited, and you manage it yourself. Before every answer you see a catalog of the blocks that you may compact, with their sizes.",
+    "When part of your work is finished and its details are not needed for the next steps, call compact_block on that range: a summary takes its place and the originals are archived under a tag.",
+    "When you need an exact detail that a summary left out, call expand_block with its tag: the originals come back word for word at the end of the context.",
+  ].join("\n"),
+  tools: [compactTool, expandTool],
+  trailer: ({ conversation: { history }, limit, pending }) =>
+    catalogMessage(history, { used: history.tokens + pending, limit }),
+  call: (call, turn) => (call.name === compactTool.name ? compact(call, turn) : expand(call, turn)),
+};
+
+async function compact(call: ToolCall, turn: Turn): Promise<CallResult> {
+  const { conversation, chat, tools, answer, limit, signal, emit } = turn;
+  // Under the agent's name the call would edit the agent's session; without one it forks what it shares.
+  const { session: _, ...rest } = answer;
+  const compressor = new Compressor({ chat, tools, answer: rest });
+  const outcome = await compactBlock(call.arguments, { conversation, compressor, limit, signal });
+  if (outcome.finishes.length > 0) emit({ type: "compressor-finished", finishes: outcome.finishes });
+  if (outcome.done) {
+    const { memory, replaced, tokens } = outcome.done;
+    const { tag, id } = memory;
+    emit({
+      type: "block-compacted",
+      tag,
+      memory: id,
+      replaced,
+      tokensBefore: tokens,
+      tokensAfter: memory.tokens,
+    });
+  }
+  return { text: outcome.text };
+}
+
+async function expand(call: ToolCall, turn: Turn): Promise<CallResult> {
+  const { conversation, limit, pending, reserve, emit } = turn;
+  const { text, done } = expandBlock(call.arguments, { conversation, limit, pending: pending + reserve });
+  if (!done) return { text };
+  const after = () => {
+    const copies = done.apply().map(({ id }) => id);
+    emit({ type: "block-expanded", tag: done.tag, copies, tokens: done.tokens });
+  };
+  return { text, tokens: done.tokens, after };
+}

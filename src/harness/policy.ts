@@ -1,0 +1,43 @@
+// What makes one harness differ from another on the same loop: the tools by which the agent manages its
+// context, what it is told about them, what stands behind the conversation in each request. Plain objects; the
+// limits, the workspace tools and the forced final answer are the loop's and the same for all.
+import type { AnswerOptions, Chat, Message, Tool, ToolCall } from "../context/chat.ts";
+import type { Conversation } from "../context/conversation.ts";
+import type { AgentEvent } from "./events.ts";
+
+export interface Turn {
+  readonly conversation: Conversation;
+  readonly chat: Chat;
+  /** All tools that the agent is offered. */
+  readonly tools: readonly Tool[];
+  /** Sampling and the like of the agent's calls. */
+  readonly answer: AnswerOptions;
+  /** The window in tokens. */
+  readonly limit: number;
+  /** Tokens beside the history: what the template adds, the open exchange, copies to come. */
+  readonly pending: number;
+  /** Tokens that the next answer may need. */
+  readonly reserve: number;
+  readonly signal: AbortSignal;
+  readonly emit: (event: AgentEvent) => void;
+}
+
+export interface CallResult {
+  readonly text: string;
+  /** Tokens that `after` will append. */
+  readonly tokens?: number;
+  /** Done once the exchange is appended. */
+  readonly after?: () => void;
+}
+
+export interface Policy {
+  readonly name: string;
+  /** Added to the instructions; empty for none. */
+  readonly prompt: string;
+  /** Offered in front of the workspace's. */
+  readonly tools: readonly Tool[];
+  /** Last message of a request, never stored. */
+  trailer(turn: Turn): Message | undefined;
+  /** A call of one of its tools. Rejects with operating errors. */
+  call(call: ToolCall, turn: Turn): Promise<CallResult>;
+}

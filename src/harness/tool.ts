@@ -1,0 +1,30 @@
+// A tool of an agent and one call of it. Whatever goes wrong inside a tool is a text for the model, which can
+// try something else; only the end of the run passes through.
+import type { Tool, ToolCall } from "../context/chat.ts";
+
+export interface AgentTool {
+  readonly spec: Tool;
+  /** `json`: the arguments as the model wrote them. What it throws is told to the model. */
+  run(json: string, signal: AbortSignal): Promise<string>;
+}
+
+/** The result for the model. Rejects only when `signal` is aborted, with its reason. */
+export async function runTool(
+  tools: readonly AgentTool[],
+  call: ToolCall,
+  signal: AbortSignal,
+): Promise<string> {
+  const tool = tools.find(({ spec }) => spec.name === call.name);
+  if (!tool) {
+    const names = tools.map(({ spec }) => spec.name).join(", ") || "none";
+    return `There is no tool '${call.name}'. Tools of the workspace: ${names}.`;
+  }
+  try {
+    const text = await tool.run(call.arguments, signal);
+    signal.throwIfAborted();
+    return text;
+  } catch (cause) {
+    signal.throwIfAborted();
+    return `${call.name} failed: ${cause instanceof Error ? cause.message : String(cause)}`;
+  }
+}

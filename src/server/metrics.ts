@@ -1,0 +1,181 @@
+// The numbers of GET /metrics, in the Prometheus text form: prefix `pocket_`, and after it the names that vLLM
+// uses where it has one. Counters of prompts are sums of the bills that went out to clients, so they add up the
+// same way; gauges are read when somebody asks. Nothing here knows a session, a key or a word of a message.
+import { Counter, Gauge, Histogram, Registry } from "prom-client";
+import type { Bill, ChatEvent } from "../context/chat.ts";
+import { PocketError } from "../errors.ts";
+import type { Admission } from "./admission.ts";
+import type { Backend, Counts, StepReport } from "./backend.ts";
+
+const latencySeconds = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
+const gapSeconds = [0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.5, 1, 2.5, 5];
+const batchSizes = [1, 2, 4, 8, 16, 32, 64];
+const stepTokens = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048];
+
+export class Metrics {
+  readonly registry = new Registry();
+  readonly #queueSeconds = this.#histogram(
+    "request_queue_time_seconds",
+    "From arrival to a place",
+    latencySeconds,
+  );
+  readonly #firstSeconds = this.#histogram(
+    "time_to_first_token_seconds",
+    "From arrival to the first text, the wait for a place included",
+    latencySeconds,
+  );
+  readonly #gapSeconds = this.#histogram(
+    "inter_token_latency_seconds",
+    "Between two pieces of text of one answer",
+    gapSeconds,
+  );
+  readonly #answerSeconds = this.#histogram(
+    "e2e_request_latency_seconds",
+    "From arrival to the end of a complete answer",
+    latencySeconds,
+  );
+  readonly #promptTokens = this.#counter("prompt_tokens_total", "Prompt tokens of complete answers");
+  readonly #generationTokens = this.#counter("generation_tokens_total", "Tokens of complete answers");
+  readonly #queries = this.#counter("prefix_cache_queries_total", "Prompt tokens looked for in the cache");
+  readonly #hits = this.#counter("prefix_cache_hits_total", "Prompt tokens found there: kept and relocated");
+  readonly #kept = this.#counter("kept_tokens_total", "Prompt tokens in front of the first edit, reused");
+  readonly #relocated = this.#counter("relocated_tokens_total", "Prompt tokens behind an edit, reused");
+  readonly #computed = this.#counter("computed_tokens_total", "Prompt tokens computed for their request");
+  readonly #finished = this.#labelled("request_success_total", "Complete answers", "finished_reason");
+  readonly #cancelled = this.#counter("requests_cancelled_total", "Requests whose client went away");
+  readonly #failed = this.#labelled("requests_failed_total", "Requests that ended with an error", "code");
+  readonly #steps = this.#counter("steps_total", "Passes of the model");
+  readonly #stepTokens = this.#labelled("step_tokens_total", "Tokens run through the model", "kind");
+  readonly #stepSeconds = this.#histogram("step_seconds", "Time of one step", gapSeconds);
+  readonly #batchSize = this.#histogram("step_batch_size", "Sequences in one step", batchSizes);
+  readonly #iterationTokens = this.#histogram("iteration_tokens_total", "Tokens in one step", stepTokens);
+
+  constructor(backend: Backend, admission: Admission) {
+    backend.watchSteps((step) => this.#stepped(step));
+    this.#gauge("num_requests_running", "Requests that have a place", () => admission.counts.active);
+    this.#gauge("num_requests_waiting", "Requests that wait for one", () => admission.counts.queued);
+    const rows: readonly (readonly [name: string, help: string, read: (counts: Counts) => number])[] = [
+      ["cache_pages", "Pages of the pool", ({ pages }) => pages],
+      ["cache_pages_free", "Pages in which no cell stands", ({ pagesFree }) => pagesFree],
+      ["cache_pages_lent", "Pages in which cells stand", ({ pagesLent }) => pagesLent],
+      ["kv_cache_usage_perc", "Part of the pages that is lent, 0 to 1", (c) => c.pagesLent / c.pages],
+      ["sessions", "Resident conversations", ({ sessions }) => sessions],
+      ["stale_tokens", "Resident tokens that are approximate", ({ staleTokens }) => staleTokens],
+      ["disk_bytes", "Bytes of keys and values in files", ({ diskBytes }) => diskBytes],
+    ];
+    for (const [name, help, read] of rows) this.#gauge(name, help, () => read(backend.counts()));
+    const totals: readonly (readonly [name: string, help: string, read: (counts: Counts) => number])[] = [
+      ["repaired_tokens_total", "Stale tokens recomputed while idle", (c) => c.repairedTokens],
+      ["evictions_total", "Sessions let go of to make room", ({ evictions }) => evictions],
+      ["disk_hits_total", "Sessions that came back from a file", ({ diskHits }) => diskHits],
+      ["disk_writes_total", "Sessions written to a file", ({ diskWrites }) => diskWrites],
+      ["num_preemptions_total", "Answers stopped in their middle for room", (c) => c.preemptions],
+    ];
+    for (const [name, help, read] of totals) this.#mirrored(name, help, () => read(backend.counts()));
+  }
+
+  /** Passes the events on unchanged and counts them. `arrivedAt` and the clock: milliseconds, monotonic. */
+  async *metered(
+    arrivedAt: number,
+    events: AsyncIterable<ChatEvent>,
+    now: () => number = () => performance.now(),
+  ): AsyncGenerator<ChatEvent> {
+    let last: number | undefined;
+    let open = true;
+    try {
+      for await (const event of events) {
+        if (event.type === "text-delta") {
+          const at = now();
+          if (last === undefined) this.#firstSeconds.observe((at - arrivedAt) / 1000);
+          else this.#gapSeconds.observe((at - last) / 1000);
+          last = at;
+        } else if (event.type === "answer-finished") {
+          open = false;
+          this.#answered(event);
+          this.#answerSeconds.observe((now() - arrivedAt) / 1000);
+        }
+        yield event;
+      }
+    } catch (cause) {
+      open = false;
+      this.failed(cause);
+      throw cause;
+    } finally {
+      // Nobody reads any more, and the answer had not ended.
+      if (open) this.#cancelled.inc();
+    }
+  }
+
+  /** A request that ended without an answer. */
+  failed(cause: unknown): void {
+    const code = cause instanceof PocketError ? cause.code : "INTERNAL";
+    if (code === "CANCELLED") this.#cancelled.inc();
+    else this.#failed.inc({ code });
+  }
+
+  entered(waitedMs: number): void {
+    this.#queueSeconds.observe(waitedMs / 1000);
+  }
+
+  #answered({ bill, reason, promptTokens, completionTokens }: Finish): void {
+    this.#finished.inc({ finished_reason: reason });
+    this.#promptTokens.inc(promptTokens);
+    this.#generationTokens.inc(completionTokens);
+    this.#queries.inc(promptTokens);
+    this.#hits.inc(bill.kept + bill.relocated);
+    const parts: readonly [Counter, keyof Bill & ("kept" | "relocated" | "computed")][] = [
+      [this.#kept, "kept"],
+      [this.#relocated, "relocated"],
+      [this.#computed, "computed"],
+    ];
+    for (const [counter, part] of parts) counter.inc(bill[part]);
+  }
+
+  #stepped({ entries, promptTokens, decodeTokens, backgroundTokens, ms }: StepReport): void {
+    this.#steps.inc();
+    this.#stepTokens.inc({ kind: "prompt" }, promptTokens);
+    this.#stepTokens.inc({ kind: "decode" }, decodeTokens);
+    this.#stepTokens.inc({ kind: "background" }, backgroundTokens);
+    this.#stepSeconds.observe(ms / 1000);
+    this.#batchSize.observe(entries);
+    this.#iterationTokens.observe(promptTokens + decodeTokens + backgroundTokens);
+  }
+
+  #counter(name: string, help: string): Counter {
+    return new Counter({ name: `pocket_${name}`, help, registers: [this.registry] });
+  }
+
+  #labelled<Label extends string>(name: string, help: string, label: Label): Counter<Label> {
+    return new Counter({ name: `pocket_${name}`, help, labelNames: [label], registers: [this.registry] });
+  }
+
+  #histogram(name: string, help: string, buckets: number[]): Histogram {
+    return new Histogram({ name: `pocket_${name}`, help, buckets, registers: [this.registry] });
+  }
+
+  #gauge(name: string, help: string, read: () => number): void {
+    new Gauge({
+      name: `pocket_${name}`,
+      help,
+      registers: [this.registry],
+      collect() {
+        this.set(read());
+      },
+    });
+  }
+
+  /** A counter that somebody else keeps. */
+  #mirrored(name: string, help: string, read: () => number): void {
+    new Counter({
+      name: `pocket_${name}`,
+      help,
+      registers: [this.registry],
+      collect() {
+        this.reset();
+        this.inc(read());
+      },
+    });
+  }
+}
+
+type Finish = Extract<ChatEvent, { type: "answer-finished" }>;

@@ -1,0 +1,46 @@
+// What the tests of the engine share: an engine over a scripted runner, jobs in short, and what the scripted
+// model must answer.
+import { Engine, type EngineOptions } from "../../src/engine/engine.ts";
+import type { Generated, Job, SequencePort, Splice } from "../../src/engine/job.ts";
+import { following, ScriptedRunner } from "./scripted-runner.ts";
+
+export const sampling = {
+  temperature: 0,
+  topK: 0,
+  topP: 1,
+  minP: 0,
+  repetitionPenalty: 1,
+  frequencyPenalty: 0,
+  presencePenalty: 0,
+  seed: 0,
+};
+
+export function job(splices: Splice[], maxTokens: number, more: Partial<Job> = {}): Job {
+  return { splices, sampling, maxTokens, stopTokens: new Set(), top: 0, ...more };
+}
+
+export const append = (sequence: SequencePort, tokens: number[]): Splice => ({
+  start: sequence.length,
+  end: sequence.length,
+  tokens: Int32Array.from(tokens),
+});
+
+export const range = (start: number, end: number) =>
+  Array.from({ length: end - start }, (_, index) => start + index);
+
+export function continuation(prompt: number[], count: number): number[] {
+  const tokens = [...prompt];
+  for (let i = 0; i < count; i++) tokens.push(following(tokens));
+  return tokens.slice(prompt.length);
+}
+
+export async function collect(answer: AsyncIterable<Generated>): Promise<number[]> {
+  const tokens: number[] = [];
+  for await (const { token } of answer) tokens.push(token);
+  return tokens;
+}
+/** An engine over a scripted runner of `pages` pages of 16 tokens. */
+export function rig(pages?: number, stepTokens = 32, more: Partial<EngineOptions> = {}) {
+  const runner = new ScriptedRunner(pages);
+  return { runner, engine: new Engine(runner, { stepTokens, ...more }) };
+}

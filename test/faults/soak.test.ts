@@ -1,0 +1,61 @@
+// The soak in its short form: the same code as `npm run bench -- soak`, for a minute; and two soaks over a runner
+// that is broken for good, which must not pass.
+import { expect, test } from "vitest";
+import { soak } from "../../bench/soak/soak.ts";
+import type { Runner } from "../../src/engine/addon.ts";
+
+const size = { clients: 32, cacheTokens: 4096, replays: 60 };
+
+test("thirty-two bad clients, a tiny pool and a faulty runner leave nothing behind and nothing wrong", async () => {
+  const outcome = await soak({ ...size, seconds: 60, seed: 20_261_130 });
+  expect(outcome.wrongs).toEqual([]);
+  const { counts, faults, bills, house, replayed } = outcome;
+  // The soak did what it is for.
+  expect(counts.answered).toBeGreaterThan(200);
+  expect(counts.left).toBeGreaterThan(20);
+  expect(counts.deletes).toBeGreaterThan(20);
+  expect(faults.steps).toBeGreaterThan(0);
+  expect(faults.splices).toBeGreaterThan(0);
+  expect(bills.relocated).toBeGreaterThan(0);
+  expect(house.evictions).toBeGreaterThan(50);
+  expect(house.diskHits).toBeGreaterThan(10);
+  expect(house.repairedTokens).toBeGreaterThan(0);
+  expect(replayed).toBe(60);
+}, 180_000);
+
+/** The runner with one call of its own. */
+function broken(runner: Runner, call: Partial<Runner>): Runner {
+  return new Proxy(runner, {
+    get(target, key) {
+      const value = Reflect.get(call, key) ?? (Reflect.get(target, key) as unknown);
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+}
+
+test("a runner that forgets a single release is found out", async () => {
+  let releases = 0;
+  const sabotage = (runner: Runner) =>
+    broken(runner, {
+      release(id) {
+        if (++releases !== 3) runner.release(id);
+      },
+    });
+  const { wrongs } = await soak({ ...size, clients: 8, replays: 0, seconds: 3, seed: 1, sabotage });
+  expect(wrongs).toContainEqual(expect.stringMatching(/^after letting go: .*"sequences":[1-9]/));
+}, 60_000);
+
+test("a runner that now and then says another token is found out", async () => {
+  let steps = 0;
+  const sabotage = (runner: Runner) =>
+    broken(runner, {
+      async step(entries) {
+        const result = await runner.step(entries);
+        if (++steps % 5 !== 0) return result;
+        const outcomes = result.outcomes.map((one) => ({ ...one, token: one.token < 0 ? -1 : 65 }));
+        return { ...result, outcomes };
+      },
+    });
+  const { wrongs } = await soak({ ...size, clients: 8, replays: 30, seconds: 3, seed: 1, sabotage });
+  expect(wrongs).toContainEqual(expect.stringMatching(/tokens were answered .* and idle /));
+}, 60_000);

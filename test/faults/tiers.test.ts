@@ -1,0 +1,138 @@
+// Faults of caches with a second storey: what goes out to a file in one conversation must not come back in
+// another, too late, twice, or not at all; and pages and files together stay inside what they were given.
+import { mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import type { Message } from "../../src/context/chat.ts";
+import type { Runner } from "../../src/engine/addon.ts";
+import { type HouseOptions, openHouse, type TinyHouse, turns, until, user } from "./tiny-house.ts";
+
+let folder: string;
+let house: TinyHouse;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "pocket-tier-"));
+});
+afterEach(async () => {
+  house.runner.check();
+  await house.close();
+  rmSync(folder, { recursive: true });
+});
+
+/** Room for two of the conversations below, and a folder for the others. */
+async function openTight({ flags, ...more }: HouseOptions = {}): Promise<void> {
+  const tight = { "cache.tokens": "1024", "cache.dir": folder, ...flags };
+  house = await openHouse({ flags: tight, ...more });
+}
+
+/** About 400 tokens, unlike any other. */
+const conversation = (name: string) => turns(5, name, 12);
+const further = (name: string) =>
+  [...conversation(name), user(`Once more, ${name}.`)].filter((_, at) => at !== 4);
+/** Leading tokens that two conversations have in common. */
+function shared(a: readonly Message[], b: readonly Message[]): number {
+  const [one, other] = [a, b].map((messages) => house.backend.applyTemplate(messages).tokens);
+  const end = one!.findIndex((id, place) => other![place] !== id);
+  return end < 0 ? one!.length : end;
+}
+
+const bytesIn = () => readdirSync(folder).reduce((sum, name) => sum + statSync(join(folder, name)).size, 0);
+const sessionsOf = (count: number) => Array.from({ length: count }, (_, place) => `tier${place}`);
+
+test("fault 21: two sessions evicted in one tick never answer with each other's text", async () => {
+  await openTight();
+  const names = sessionsOf(6);
+  const cold = new Map<string, string>();
+  for (const name of names) cold.set(name, (await house.cold(further(name))).text);
+  expect(new Set(cold.values()).size).toBe(names.length);
+  for (let round = 0; round < 4; round++) {
+    for (let pair = 0; pair < names.length; pair += 2) {
+      // Two new ones need all pages, so the two before them go at once.
+      const two = names.slice(pair, pair + 2);
+      await Promise.all(two.map((name) => house.ask(conversation(name), { session: name, reuse: "prefix" })));
+      const answers = await Promise.all(
+        two.map((name) => house.ask(further(name), { session: name, reuse: "prefix" })),
+      );
+      for (const [place, { text, bill, promptTokens }] of answers.entries()) {
+        expect([round, two[place], text]).toEqual([round, two[place], cold.get(two[place]!)]);
+        expect(bill.kept + bill.relocated + bill.computed).toBe(promptTokens);
+      }
+    }
+  }
+  expect(house.backend.counts().evictions).toBeGreaterThan(4);
+});
+
+test("fault 25: a request that comes while its session is on its way to a file waits for nothing wrong", async () => {
+  const wrap = (runner: Runner): Runner =>
+    new Proxy(runner, {
+      get(target, key) {
+        const value = Reflect.get(target, key) as unknown;
+        if (typeof value !== "function") return value;
+        if (key !== "save" && key !== "load") return value.bind(target);
+        return async (...given: unknown[]) => {
+          await sleep(30);
+          const result: unknown = await value.apply(target, given);
+          await sleep(30);
+          return result;
+        };
+      },
+    });
+  await openTight({ wrap });
+  const names = sessionsOf(4);
+  const cold = new Map<string, string>();
+  for (const name of names) cold.set(name, (await house.cold(further(name))).text);
+  for (let round = 0; round < 3; round++) {
+    for (const name of names) await house.ask(conversation(name), { session: name, reuse: "prefix" });
+    // The first ones are being written now, or just were.
+    const answers = await Promise.all(
+      names.map((name) => house.ask(further(name), { session: name, reuse: "prefix" })),
+    );
+    expect(answers.map(({ text }) => text)).toEqual(names.map((name) => cold.get(name)));
+  }
+});
+
+test("fault 26: sessions that come back from files after mixed load answer as if they had never been away", async () => {
+  await openTight();
+  const names = sessionsOf(6);
+  const cold = new Map<string, string>();
+  for (const name of names) cold.set(name, (await house.cold(further(name))).text);
+  for (const name of names) await house.ask(conversation(name), { session: name });
+  await Promise.all(
+    Array.from({ length: 8 }, (_, n) => house.ask(turns(3, `load${n}`, 12), { maxTokens: 4 })),
+  );
+  for (const name of names) {
+    const { text, bill } = await house.ask(further(name), { session: name, reuse: "prefix" });
+    expect([name, text]).toEqual([name, cold.get(name)]);
+    // Honest about it: no more was reused than the two prompts share, and something was.
+    expect(bill.kept).toBeGreaterThan(100);
+    expect(bill.kept).toBeLessThanOrEqual(shared(conversation(name), further(name)));
+  }
+});
+
+test("fault 45: pages and files stay inside their budgets, and gauges say how much they hold", async () => {
+  // A session of about 400 tokens is some 200 KiB.
+  await openTight({ flags: { "cache.disk": "1M" } });
+  for (const name of sessionsOf(16)) {
+    await house.ask(conversation(name), { session: name, maxTokens: 2 });
+    const { pagesLent, pagesFree, pages } = house.runner.stats();
+    expect(pagesLent + pagesFree).toBe(pages);
+  }
+  await until(() => house.backend.counts().diskWrites > 6);
+  await until(() => bytesIn() <= 2 ** 20);
+  const { diskBytes, diskWrites } = house.backend.counts();
+  expect(diskBytes).toBeLessThanOrEqual(2 ** 20);
+  expect(diskBytes).toBeGreaterThan(0);
+  expect(diskWrites).toBeGreaterThan(6);
+});
+
+test("fault 51: what is written to files is also read back, and both are counted", async () => {
+  await openTight();
+  const names = sessionsOf(5);
+  for (const name of names) await house.ask(conversation(name), { session: name, maxTokens: 2 });
+  await until(() => house.backend.counts().diskWrites >= 2);
+  const { bill } = await house.ask(further(names[0]!), { session: names[0]!, maxTokens: 2 });
+  expect(house.backend.counts().diskHits).toBe(1);
+  expect(bill.kept).toBeGreaterThan(100);
+  expect(bill.reason).toMatch(/disk|file/i);
+});

@@ -1,0 +1,140 @@
+// Section B of the catalogue: cells of one conversation, model, tenant or state of exactness served to another.
+// An answer is right when it equals that of a cold start; greedy, so one wrong cell tends to show.
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { Message } from "../../src/context/chat.ts";
+import { PrefixIndex } from "../../src/session/prefixes.ts";
+import { doesNotApply } from "./does-not-apply.ts";
+import { assistant, ids, openHouse, system, type TinyHouse, turns, user } from "./tiny-house.ts";
+
+let house: TinyHouse;
+beforeAll(async () => {
+  house = await openHouse();
+});
+afterAll(() => house?.close());
+
+test("fault 23: two models in one process never touch each other's pages", async () => {
+  const other = await openHouse({ model: { seed: 99, id: "other" } });
+  const prompts = [turns(3, "both"), turns(5, "models"), turns(3, "alternate")];
+  const alone = [];
+  for (const { cold } of [house, other]) for (const prompt of prompts) alone.push((await cold(prompt)).text);
+  const together = await Promise.all(
+    [house, other].flatMap(({ ask }) => prompts.map((prompt) => ask(prompt, { reuse: "prefix" }))),
+  );
+  expect(together.map(({ text }) => text)).toEqual(alone);
+  expect(alone.slice(0, 3)).not.toEqual(alone.slice(3));
+  other.runner.check();
+  await other.close();
+});
+
+test("fault 24: a cut leaves every layer with the same cells as the sequence", async () => {
+  house.clear();
+  const { runner } = house;
+  await house.ask(ids(200), { session: "cut", maxTokens: 1 });
+  await house.ask([...ids(200).slice(0, 40), ...ids(200).slice(120)], { session: "cut", maxTokens: 1 });
+  const length = 120;
+  const id = sequenceOf(house, length);
+  const { layers, kvHeads, headDim } = runner.describe();
+  const births = Array.from(runner.inspect(id).births);
+  for (let layer = 0; layer < layers; layer++) {
+    const cells = runner.inspect(id, layer);
+    expect(cells.keys!.length).toBe(length * kvHeads * headDim);
+    expect(cells.values!.length).toBe(length * kvHeads * headDim);
+    expect(Array.from(cells.births)).toEqual(births);
+  }
+  runner.check();
+});
+
+/** The sequence with so many cells; ids are small numbers. */
+function sequenceOf({ runner }: TinyHouse, length: number): number {
+  for (let id = 0; id < 10_000; id++) {
+    try {
+      if (runner.sequence(id).length === length) return id;
+    } catch {
+      // released, or never there
+    }
+  }
+  throw new Error(`no sequence has ${length} cells`);
+}
+
+test("fault 28: prompts whose hashes all collide are told apart by their ids", () => {
+  const index = new PrefixIndex<string>(16, () => "same");
+  index.set("ann", undefined, Int32Array.from(ids(64, 1)));
+  index.set("bob", undefined, Int32Array.from(ids(64, 2)));
+  const usable = () => 64;
+  const wanted = Int32Array.from([...ids(64, 2).slice(0, 48), ...ids(16, 3)]);
+  expect(index.find(undefined, wanted, usable)).toMatchObject({ holder: "bob", count: 48 });
+  expect(index.find(undefined, Int32Array.from(ids(64, 4)), usable)?.count ?? 0).toBe(0);
+});
+
+test("fault 29: equal words as tenant and as session name never make two conversations one", async () => {
+  const prompt = turns(5, "secret");
+  const words = ["a", "b", "a\0b", "", "undefined"];
+  const pairs = words.flatMap((tenant) => words.map((session) => ({ tenant, session: session || "empty" })));
+  for (const [place, pair] of pairs.entries()) {
+    const own = [...prompt, user(`number ${place}`)].filter((_, at) => at !== 5);
+    const { bill } = await house.ask(own, { ...pair, maxTokens: 1 });
+    const before = pairs.slice(0, place).some(({ tenant }) => tenant === pair.tenant);
+    // The first of a tenant finds nothing, however like the others it is.
+    if (!before) expect([pair, bill.kept, bill.relocated]).toEqual([pair, 0, 0]);
+  }
+  for (const tenant of words) {
+    const seen = house.backend.sessions(tenant).map(({ id }) => id);
+    const mine = pairs.filter((pair) => pair.tenant === tenant).map(({ session }) => session);
+    expect(seen.toSorted()).toEqual([...new Set(mine)].toSorted());
+    for (const id of seen) house.backend.deleteSession(id, tenant);
+  }
+});
+
+doesNotApply(31, "no token is written before it is verified: there is no speculative decoding");
+
+test("fault 32: a hit of every number of pages gives what a miss gives", async () => {
+  const whole = ids(16 * 7, 32);
+  for (let pages = 1; pages <= 6; pages++)
+    for (const over of [-1, 0, 1]) {
+      const session = `hit-${pages}-${over}`;
+      const kept = pages * 16 + over;
+      await house.ask(whole.slice(0, kept), { session, maxTokens: 1, reuse: "none" });
+      const hit = await house.ask(whole, { session, reuse: "prefix" });
+      expect([session, hit.bill.kept]).toEqual([session, kept]);
+      expect([session, hit.text]).toEqual([session, (await house.cold(whole)).text]);
+      house.backend.deleteSession(session);
+    }
+});
+
+test("fault 33: reuse of pages in every number format equals a cold start in that format", async () => {
+  for (const kvType of ["f16", "bf16", "int8"]) {
+    const small = await openHouse({ flags: { "cache.kv_type": kvType, "cache.tokens": "2048" } });
+    const whole = ids(150, 33);
+    await small.ask(whole.slice(0, 100), { session: "s", maxTokens: 1 });
+    const hit = await small.ask(whole, { session: "s", reuse: "prefix" });
+    expect([kvType, hit.bill.kept]).toEqual([kvType, 100]);
+    expect([kvType, hit.text]).toEqual([kvType, (await small.cold(whole)).text]);
+    await small.close();
+  }
+});
+
+doesNotApply(
+  35,
+  "every layer keeps all tokens: models with windows are refused (fault 7), so lengths are one",
+);
+
+test("fault 37: what one session holds after an edit is never an exact beginning for another", async () => {
+  house.clear();
+  const before: Message[] = [system("You keep the house and tell the truth about it."), ...turns(9, "long")];
+  await house.ask(before, { session: "a", maxTokens: 1 });
+  const after = [before[0]!, user("In short: words."), ...before.slice(4)];
+  const edited = await house.ask(after, { session: "a", maxTokens: 1 });
+  expect(edited.bill.relocated).toBeGreaterThan(200);
+  const next = [...after, assistant("So."), user("And?")];
+  const exact = edited.bill.kept + edited.bill.computed;
+  const cold = await house.cold(next);
+  for (const reuse of ["suffix", "prefix"] as const) {
+    const { text, bill } = await house.ask(next, { session: "b", reuse });
+    expect(bill.kept).toBeLessThanOrEqual(exact);
+    expect([bill.relocated, bill.stale, text]).toEqual([0, 0, cold.text]);
+    house.backend.deleteSession("b");
+  }
+  // In the session itself the same prompt may be approximate, and then the bill says so.
+  const own = await house.ask(next, { session: "a" });
+  expect(own.bill.stale).toBeGreaterThan(200);
+});

@@ -1,0 +1,275 @@
+import {
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { pocketError } from "../../src/errors.ts";
+import { hashing } from "./fake-engine.ts";
+import { ask, assistant, localChat, long, system, user } from "./local-chat.ts";
+
+const history = [system, user(long("a")), assistant(long("b")), user(long("c"))];
+let folder: string;
+let lines: string[];
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "pocket-disk-"));
+  lines = [];
+});
+afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+const open = (more: object = {}, bytes = 1 << 30) =>
+  localChat(hashing(256), {
+    disk: { folder, bytes },
+    log: (line) => lines.push(line),
+    ...more,
+  });
+const files = () => readdirSync(folder).sort();
+
+describe("the disk tier", () => {
+  it("brings an evicted session back by its name, and only the new turn is computed", async () => {
+    const { chat, engine } = open({ sessionsMax: 1 });
+    const alone = await ask(localChat(hashing(256)).chat, { messages: history, maxTokens: 4 });
+    const first = await ask(chat, { messages: history, session: "s", maxTokens: 4 });
+    expect(first.answer).toBe(alone.answer);
+    await ask(chat, { messages: [user(long("z"))], session: "t", maxTokens: 2 });
+    const computed = engine.tokensComputed;
+    const { bill } = await ask(chat, { messages: [...history, user("d")], session: "s", maxTokens: 2 });
+    expect(bill).toMatchObject({ session: "s", relocated: 0, stale: 0 });
+    // All of the messages, and the first token of the generation prompt, with which every message begins.
+    expect(bill.kept).toBe(first.promptTokens - chat.tokenize("assistant\n").length);
+    expect(bill.reason).toMatch(/^\d+ tokens came from disk\./);
+    expect(engine.tokensComputed - computed).toBe(bill.computed + 1);
+    expect(lines).toEqual([]);
+    await chat.close();
+    // "s", "t", and "s" again, which had changed.
+    expect(chat.stats()).toMatchObject({ sessions: 0, diskHits: 1, diskWrites: 3 });
+    expect(engine.sequences.size).toBe(0);
+  });
+
+  it("keeps stale cells stale, and their messages in place", async () => {
+    const { chat } = open({ sessionsMax: 1 });
+    await ask(chat, { messages: history, session: "s", maxTokens: 2 });
+    const edited = [system, user("Told."), ...history.slice(2)];
+    const before = await ask(chat, { messages: edited, session: "s", maxTokens: 2 });
+    const [range] = chat.inspect("s").relocated;
+    await ask(chat, { messages: [user(long("z"))], session: "t", maxTokens: 2 });
+    const { bill } = await ask(chat, { messages: [...edited, user("d")], session: "s", maxTokens: 2 });
+    expect(bill.stale).toBeGreaterThan(before.bill.relocated - 20);
+    // Up to the place where the new message begins.
+    const [after, ...rest] = chat.inspect("s").relocated;
+    expect(after!.start).toBe(range!.start);
+    expect(after!.end).toBe(bill.kept);
+    expect(rest).toEqual([]);
+    const repaired = await ask(chat, {
+      messages: [...edited, user("d")],
+      session: "s",
+      repair: "assistant",
+      maxTokens: 2,
+    });
+    expect(repaired.bill.computed).toBeGreaterThan(chat.tokenize(long("b")).length);
+  });
+
+  it("outlives the process: what is closed is found by the next one, by name and by content", async () => {
+    const { chat } = open();
+    await ask(chat, { messages: history, session: "s", maxTokens: 2 });
+    await chat.close();
+    expect(files().map((file) => file.split(".")[1])).toEqual(["json", "kv"]);
+    const sidecar = readFileSync(join(folder, files()[0]!), "utf8");
+    expect(sidecar).not.toContain("keep the house");
+    const next = open();
+    const anonymous = await ask(next.chat, { messages: [...history, user("d")], maxTokens: 2 });
+    expect(anonymous.bill.session).not.toBe("s");
+    // Whole marks of 256 tokens are found; what is behind them is compared token by token.
+    expect(anonymous.bill.kept).toBeGreaterThan(400);
+    expect(anonymous.bill.reason).toMatch(/tokens came from disk\. Shares \d+ tokens with session s\./);
+    const named = await ask(next.chat, { messages: [...history, user("d")], session: "s", maxTokens: 2 });
+    expect(named.bill.kept).toBeGreaterThan(400);
+    expect(next.engine.loads).toBe(1);
+    await next.chat.close();
+  });
+
+  it("belongs to tenants: nobody else's request brings a session back, and files name no key", async () => {
+    const { chat } = open();
+    await ask(chat, { messages: history, session: "s", tenant: "sk-alice", maxTokens: 2 });
+    await chat.close();
+    for (const file of files()) expect(readFileSync(join(folder, file), "utf8")).not.toContain("alice");
+    const next = open();
+    for (const tenant of [undefined, "sk-bob"]) {
+      const whose = tenant === undefined ? {} : { tenant };
+      for (const name of [{ session: "s" }, {}]) {
+        const { bill } = await ask(next.chat, { messages: history, maxTokens: 2, ...whose, ...name });
+        expect(bill.reason).not.toContain("disk");
+      }
+      expect(() => next.chat.delete("s", "sk-carol")).toThrow("There is no session");
+    }
+    expect(next.engine.loads).toBe(0);
+    const { bill } = await ask(next.chat, {
+      messages: history,
+      tenant: "sk-alice",
+      session: "s",
+      maxTokens: 2,
+    });
+    expect(bill.reason).toContain("came from disk");
+  });
+
+  it("writes a session once: one that comes back and goes unchanged is not written again", async () => {
+    const { chat } = open();
+    await ask(chat, { messages: history, session: "s", maxTokens: 2 });
+    await chat.close();
+    const next = open({ sessionsMax: 1 });
+    await ask(next.chat, { messages: [...history.slice(0, 3), user("other")], maxTokens: 2 });
+    expect(next.engine.loads).toBe(1);
+    await ask(next.chat, { messages: [user("z")], session: "t", maxTokens: 2 });
+    await next.chat.close();
+    const { id } = JSON.parse(readFileSync(join(folder, files()[0]!), "utf8")) as { id: string };
+    expect(id).toBeTypeOf("string");
+    // The anonymous one was written; "s" had not changed.
+    expect(next.chat.stats().diskWrites).toBe(1);
+  });
+
+  it("reads a file once for requests that come together", async () => {
+    const { chat } = open();
+    await ask(chat, { messages: history, session: "s", maxTokens: 2 });
+    await chat.close();
+    const next = open();
+    const answers = await Promise.all(
+      ["s", "s", undefined].map((session) =>
+        ask(next.chat, { messages: history, maxTokens: 3, ...(session === undefined ? {} : { session }) }),
+      ),
+    );
+    expect(new Set(answers.map(({ answer }) => answer)).size).toBe(1);
+    expect(next.engine.loads).toBe(1);
+    for (const { bill } of answers) expect(bill.kept).toBeGreaterThan(300);
+  });
+
+  it("deletes the files of a deleted session, resident or not, also while they are written", async () => {
+    const { chat } = open({ sessionsMax: 1 });
+    await ask(chat, { messages: history, session: "s", maxTokens: 2 });
+    const other = ask(chat, { messages: [user(long("z"))], session: "t", maxTokens: 2 });
+    await new Promise((resolve) => setImmediate(resolve));
+    chat.delete("s");
+    await other;
+    expect(() => chat.delete("s")).toThrow(expect.objectContaining({ code: "SESSION_NOT_FOUND" }));
+    chat.delete("t");
+    await chat.close();
+    expect(files()).toEqual([]);
+    expect(chat.stats().diskBytes).toBe(0);
+  });
+
+  it("forgets: the copy of a session is gone before the answer starts", async () => {
+    const { chat } = open();
+    await ask(chat, { messages: history, session: "s", maxTokens: 2 });
+    await chat.close();
+    const next = open();
+    const edited = [system, user("Told."), ...history.slice(2)];
+    const events = next.chat.chat({ messages: edited, session: "s", maxTokens: 20, forget: true });
+    await events.next();
+    expect(files()).toEqual([]);
+    await events.return();
+  });
+
+  it("stays within its bytes, the session used longest ago first", async () => {
+    const { chat } = open();
+    for (const session of ["a", "b", "c"]) {
+      await ask(chat, { messages: [user(long(session))], session, maxTokens: 2 });
+    }
+    await chat.close();
+    const kilobytes = files().reduce((sum, file) => sum + statSync(join(folder, file)).size, 0);
+    expect(chat.stats().diskBytes).toBe(kilobytes);
+    const next = open({}, Math.floor(kilobytes * 0.8));
+    await ask(next.chat, { messages: [user(long("d"))], session: "d", maxTokens: 2 });
+    await next.chat.close();
+    expect(next.chat.stats().diskBytes).toBeLessThanOrEqual(kilobytes * 0.8);
+    const ids = files().filter((file) => file.endsWith("json"));
+    const names = ids.map(
+      (file) => (JSON.parse(readFileSync(join(folder, file), "utf8")) as { id: string }).id,
+    );
+    expect(names.sort()).toEqual(["c", "d"]);
+  });
+});
+
+describe("a disk that fails", () => {
+  it("costs a line in the log when the folder cannot be used, and nothing else", async () => {
+    const file = join(folder, "file");
+    writeFileSync(file, "");
+    const { chat } = open({ disk: { folder: join(file, "below"), bytes: 1 << 20 }, sessionsMax: 1 });
+    expect(lines).toEqual([expect.stringContaining("No session is kept on disk")]);
+    await ask(chat, { messages: history, session: "s", maxTokens: 2 });
+    await ask(chat, { messages: [user("z")], session: "t", maxTokens: 2 });
+    const { bill } = await ask(chat, { messages: history, session: "s", maxTokens: 2 });
+    expect(bill.reason).toContain("Session s had gone");
+    await chat.close();
+  });
+
+  it("leaves nothing behind when it is full, and the session is computed again", async () => {
+    const { chat, engine } = open({ sessionsMax: 1 });
+    engine.saveFailure = pocketError("DISK_FULL", "the file", "no space left");
+    await ask(chat, { messages: history, session: "s", maxTokens: 2 });
+    await ask(chat, { messages: [user(long("z"))], session: "t", maxTokens: 2 });
+    const { bill } = await ask(chat, { messages: history, session: "s", maxTokens: 2 });
+    expect(bill).toMatchObject({ session: "s", kept: 0 });
+    expect(lines[0]).toContain("Session 's' could not be written to disk");
+    expect(chat.stats()).toMatchObject({ diskWrites: 0, diskBytes: 0 });
+    await chat.close();
+    expect(files()).toEqual([]);
+    expect(engine.sequences.size).toBe(0);
+  });
+
+  it.each([
+    ["cut short", (file: string) => truncateSync(file, 100)],
+    ["of other cells than its sidecar says", (file: string) => writeFileSync(file, "[]")],
+  ])("refuses a file %s, deletes it and computes the session", async (_, damage) => {
+    const { chat } = open();
+    const first = await ask(chat, { messages: history, session: "s", maxTokens: 4 });
+    await chat.close();
+    damage(join(folder, files()[1]!));
+    const next = open();
+    const again = await ask(next.chat, { messages: history, session: "s", maxTokens: 4 });
+    expect(again.answer).toBe(first.answer);
+    expect(again.bill.kept).toBe(0);
+    expect(lines).toEqual([expect.stringContaining("could not be read from disk and is computed again")]);
+    expect(files()).toEqual([]);
+    expect(next.engine.sequences.size).toBe(1);
+  });
+
+  it("is tidied at the start: what has no partner, is half written or unreadable goes; strangers stay", async () => {
+    const { chat } = open();
+    await ask(chat, { messages: history, session: "s", maxTokens: 2 });
+    await chat.close();
+    const [json, kv] = files() as [string, string];
+    const orphan = "x".repeat(32);
+    const unreadable = "y".repeat(32);
+    const strangers = ["notes.txt", `${"z".repeat(31)}.kv`];
+    for (const name of [`${orphan}.kv`, `${json}.tmp`, `${kv}.tmp-17`, `${unreadable}.kv`, ...strangers])
+      writeFileSync(join(folder, name), "?");
+    writeFileSync(join(folder, `${unreadable}.json`), '{"version":1,"id":7}');
+    const next = open();
+    expect(files()).toEqual([json, kv, ...strangers].sort());
+    expect((await ask(next.chat, { messages: history, session: "s", maxTokens: 2 })).bill.reason).toContain(
+      "came from disk",
+    );
+    expect(lines).toEqual([]);
+  });
+
+  it("keeps a file that only the pool had no room for", async () => {
+    const { chat } = open();
+    const first = await ask(chat, { messages: history, session: "s", maxTokens: 2 });
+    await chat.close();
+    const written = files();
+    const next = open({ capacity: first.promptTokens + 300 });
+    const slow = next.chat.chat({ messages: [user("z".repeat(400))], session: "t", maxTokens: 200 });
+    await slow.next();
+    const waiting = ask(next.chat, { messages: history, session: "s", maxTokens: 2 });
+    await slow.return();
+    await waiting;
+    expect(lines).toEqual([expect.stringContaining("The cache has")]);
+    expect(files()).toEqual(expect.arrayContaining(written));
+  });
+});

@@ -1,0 +1,151 @@
+import { describe, expect, it } from "vitest";
+import { hashing } from "./fake-engine.ts";
+import { ask, assistant, localChat, long, system, user } from "./local-chat.ts";
+
+const history = [
+  system,
+  user(long("a")),
+  assistant(long("b")),
+  user(long("c")),
+  assistant(long("d")),
+  user(long("e")),
+];
+const compacted = [system, user("Told: a, b and c."), ...history.slice(4)];
+
+describe("undo", () => {
+  it.each(["s", undefined])(
+    "finds the cells from before a compaction, all exact (session %s)",
+    async (name) => {
+      const { chat, engine } = localChat(hashing(256));
+      const session = name === undefined ? {} : { session: name };
+      const first = await ask(chat, { messages: history, maxTokens: 4, ...session });
+      const second = await ask(chat, { messages: compacted, maxTokens: 4, ...session });
+      expect(second.bill.relocated).toBeGreaterThan(200);
+      const computed = engine.tokensComputed;
+      const back = [...history, user("And now?")];
+      const third = await ask(chat, { messages: back, maxTokens: 4, ...session });
+      expect(third.bill).toMatchObject({ session: first.bill.session, relocated: 0, stale: 0 });
+      expect(third.bill.computed).toBeLessThanOrEqual(chat.tokenize("And now?").length + 32);
+      expect(third.bill.reason).toContain("The cells from before the last edit came back.");
+      // What was billed is what was computed: four tokens sampled, three of them fed back.
+      expect(engine.tokensComputed - computed).toBe(third.bill.computed + 3);
+      // And the other way round: the compacted version is now the one before.
+      const fourth = await ask(chat, { messages: [...compacted, user("x")], maxTokens: 4, ...session });
+      expect(fourth.bill.computed).toBeLessThan(60);
+    },
+  );
+
+  it("gives way first: no session has to go while there is a version to go back to", async () => {
+    const { chat } = localChat(hashing(256), { capacity: 1700 });
+    await ask(chat, { messages: history, session: "s", maxTokens: 4 });
+    await ask(chat, { messages: compacted, session: "s", maxTokens: 4 });
+    expect(chat.stats()).toMatchObject({ undoable: 1, evictions: 0 });
+    await ask(chat, { messages: [user("z".repeat(700))], session: "t", maxTokens: 4 });
+    expect(chat.stats()).toMatchObject({ sessions: 2, undoable: 0, evictions: 0 });
+  });
+
+  it("is kept for so many sessions, the last ones edited", async () => {
+    const { chat } = localChat(hashing(256), { undoMax: 2 });
+    for (const session of ["a", "b", "c"]) {
+      await ask(chat, { messages: history, session, maxTokens: 2 });
+      await ask(chat, { messages: compacted, session, maxTokens: 2 });
+    }
+    expect(chat.stats().undoable).toBe(2);
+    const undone = await ask(chat, { messages: [...history, user("x")], session: "c", maxTokens: 2 });
+    expect(undone.bill.reason).toContain("came back");
+  });
+
+  it("is not lost to an answer that is asked for again", async () => {
+    const { chat } = localChat(hashing(256));
+    await ask(chat, { messages: history, session: "s", maxTokens: 2 });
+    await ask(chat, { messages: compacted, session: "s", maxTokens: 200 });
+    await ask(chat, { messages: compacted, session: "s", maxTokens: 2 });
+    const { bill } = await ask(chat, { messages: [...history, user("x")], session: "s", maxTokens: 2 });
+    expect(bill.reason).toContain("came back");
+  });
+});
+
+describe("forget", () => {
+  it("computes everything behind the edit and keeps no cell of what went, nor any that saw it", async () => {
+    const { chat, engine } = localChat(hashing(256));
+    await ask(chat, { messages: history, session: "s", maxTokens: 2 });
+    await ask(chat, { messages: compacted, session: "s", maxTokens: 2 });
+    const { bill } = await ask(chat, { messages: compacted, session: "s", maxTokens: 2, forget: true });
+    expect(bill).toMatchObject({ relocated: 0, stale: 0 });
+    expect(bill.kept).toBeLessThan(100);
+    expect(chat.stats().undoable).toBe(0);
+    expect(engine.sequences.size).toBe(1);
+    const [sequence] = engine.sequences;
+    expect(sequence!.exactLength).toBe(sequence!.length);
+    const text = chat.detokenize(sequence!.all);
+    expect(text).not.toContain("a 1, a 2");
+  });
+
+  it("frees the removed cells before the answer starts", async () => {
+    const { chat, engine } = localChat(hashing(256));
+    await ask(chat, { messages: history, session: "s", maxTokens: 2 });
+    const events = chat.chat({ messages: compacted, session: "s", maxTokens: 50, forget: true });
+    await events.next();
+    const held = Array.from(engine.sequences, ({ all }) => chat.detokenize(all)).join("");
+    expect(held).not.toContain("a 1, a 2");
+    await events.return();
+  });
+
+  it("finds an anonymous conversation where it is, and edits it there", async () => {
+    const { chat, engine } = localChat(hashing(256));
+    const first = await ask(chat, { messages: history, maxTokens: 2 });
+    const { bill } = await ask(chat, { messages: compacted, maxTokens: 2, forget: true });
+    expect(bill.session).toBe(first.bill.session);
+    expect(engine.sequences.size).toBe(1);
+  });
+
+  it("says what other sessions still hold", async () => {
+    const { chat } = localChat(hashing(256));
+    await ask(chat, { messages: history, session: "s", maxTokens: 2 });
+    await ask(chat, { messages: history, session: "t", maxTokens: 2 });
+    const { bill } = await ask(chat, { messages: compacted, session: "s", maxTokens: 2, forget: true });
+    expect(bill.reason).toMatch(/^\d+ of the tokens that go stay with session t, which shares them\./);
+  });
+});
+
+describe("repair on a request", () => {
+  it("reaches survivors that an earlier edit left stale", async () => {
+    const { chat } = localChat(hashing(256));
+    await ask(chat, { messages: history, session: "s", maxTokens: 2 });
+    const edit = await ask(chat, { messages: compacted, session: "s", maxTokens: 2 });
+    expect(edit.bill.computed).toBeLessThan(60);
+    const next = [...compacted, user("x")];
+    const { bill } = await ask(chat, { messages: next, session: "s", maxTokens: 2, repair: "assistant" });
+    const repaired = chat.tokenize(long("d")).length;
+    expect(bill.computed).toBeGreaterThanOrEqual(repaired);
+    expect(bill.computed).toBeLessThan(repaired + 60);
+    expect(bill.reason).toMatch(/\d+ survivors were recomputed as repair\.$/);
+    const again = await ask(chat, {
+      messages: [...next, user("y")],
+      session: "s",
+      maxTokens: 2,
+      repair: "assistant",
+    });
+    expect(again.bill.computed).toBeLessThan(60);
+  });
+});
+
+describe("an edit that is cut short", () => {
+  it("leaves the survivors it had not reached, and the next request reuses them", async () => {
+    const { chat, engine } = localChat(hashing(256));
+    await ask(chat, { messages: history, session: "s", maxTokens: 2 });
+    engine.stepTokens = 16;
+    const summary = user(`Told: ${long("summary")}`);
+    const edited = [system, summary, ...history.slice(4)];
+    const abort = new AbortController();
+    const events = chat.chat({ messages: edited, session: "s", maxTokens: 2, signal: abort.signal });
+    const first = events.next();
+    for (let step = 0; step < 4; step++) await new Promise((resolve) => setImmediate(resolve));
+    abort.abort();
+    await expect(first.then(() => events.next())).rejects.toMatchObject({ code: "CANCELLED" });
+    const { bill } = await ask(chat, { messages: edited, session: "s", maxTokens: 2 });
+    expect(bill.session).toBe("s");
+    expect(bill.relocated).toBeGreaterThan(250);
+    expect(bill.computed).toBeLessThan(chat.tokenize(long("summary")).length + 60);
+  });
+});
