@@ -56,6 +56,14 @@ export async function compaction(options: CompactionOptions): Promise<void> {
   report.print();
 }
 
+/** What the request asks for. */
+const arms = [
+  { name: "reuse=suffix repair=none", reuse: "suffix", repair: "none" },
+  { name: "reuse=suffix repair=assistant", reuse: "suffix", repair: "assistant" },
+  { name: "reuse=prefix", reuse: "prefix", repair: "none" },
+  { name: "reuse=none", reuse: "none", repair: "none" },
+] as const;
+
 async function measure(
   report: Report,
   { id: model, weights }: Manifest,
@@ -63,19 +71,21 @@ async function measure(
   context: number,
   repeat: number,
 ): Promise<void> {
-  for (const reuse of ["suffix", "prefix", "none"] as const) {
+  for (const arm of arms) {
     const answers: Answer[] = [];
     for (let round = 0; round < repeat; round++) {
-      const session = `${context}-${reuse}-${round}`;
+      const session = `${context}-${arm.name}-${round}`;
       const messages = await conversation(client, context, round);
       // The cold row is the compacted prompt in a session of its own; the others compact a resident one.
-      if (reuse !== "none") await ask(client, model, messages, { session });
-      answers.push(await ask(client, model, compacted(messages), { session, reuse }));
+      if (arm.reuse !== "none") await ask(client, model, messages, { session });
+      answers.push(
+        await ask(client, model, compacted(messages), { session, reuse: arm.reuse, repair: arm.repair }),
+      );
       await fetch(`${client.baseURL}/sessions/${session}`, { method: "DELETE" });
     }
     const { promptTokens, bill } = answers[0]!;
     report.add({
-      row: `${model} weights=${weights.format} compact ${context / 2}→200 front @ ${context} reuse=${reuse}`,
+      row: `${model} weights=${weights.format} compact ${context / 2}→200 front @ ${context} ${arm.name}`,
       "first token ms": median(answers.map(({ firstTokenMs }) => firstTokenMs)),
       prompt: promptTokens,
       kept: bill.kept,

@@ -109,7 +109,7 @@ export const settings: readonly Setting[] = [
   setting(
     "repair",
     { kind: "repair" },
-    "none",
+    "assistant",
     "mode",
     "survivors to recompute: none, assistant, assistant+256, first-assistant, a count or a fraction",
   ),
