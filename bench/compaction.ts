@@ -135,9 +135,18 @@ async function conversation(client: OpenAI, tokens: number, round: number): Prom
   const messages: Message[] = [{ role: "system", content: `You are a careful engineer. Run ${round}.` }];
   const line = (turn: number, index: number) =>
     `${turn}.${index} ${words[(turn * 7 + index * 3) % words.length]} ${words[(turn + index * 11) % words.length]} = ${(turn * 7919 + index * 104_729) % 9973};`;
-  const text = (turn: number) => Array.from({ length: 14 }, (_, index) => line(turn, index)).join("\n");
+  const text = (turn: number, lines: number) =>
+    Array.from({ length: lines }, (_, index) => line(turn, index)).join("\n");
   let turn = 0;
-  const add = () => messages.push({ role: turn % 2 === 0 ? "user" : "assistant", content: text(turn++) });
+  // As in an agent's log, a seventh of it is the assistant's.
+  const add = () => {
+    messages.push(
+      turn % 2 === 0
+        ? { role: "user", content: text(turn, 24) }
+        : { role: "assistant", content: text(turn, 4) },
+    );
+    turn++;
+  };
   add();
   // The last message is the user's, and the prompt at least as long as asked for.
   while (turn % 2 === 0 || (await count(client, messages)) < tokens) add();
