@@ -160,6 +160,10 @@ inline StepEntry stepEntry(const Napi::Value& value) {
     entry.sample = sampling(sample);
     entry.generatedFrom = integer(sample, "generatedFrom");
     entry.top = alternatives(sample, "top");
+    if (sample.Has("mask") && !sample.Get("mask").IsUndefined()) {
+      entry.mask = integers(sample.Get("mask"), "mask");
+      if (entry.mask.empty()) throw Error("BAD_ARGUMENT", "The mask has no words, so that no token may be sampled.");
+    }
   }
   if (from.Has("targets") && !from.Get("targets").IsUndefined()) {
     entry.targets = integers(from.Get("targets"), "targets");

@@ -144,8 +144,9 @@ void Runner::collect(Step& step, size_t index, float* logits, size_t& row) {
   try {
     if (entry.top > 0) outcome.top = sampler_.top(values, entry.top);
     const std::vector<int32_t>& history = step.histories[index];
+    const Mask mask{entry.mask.empty() ? nullptr : entry.mask.data(), static_cast<int32_t>(entry.mask.size())};
     outcome.sampled = sampler_.sample(
-        values, *entry.sample, {history.data(), static_cast<int32_t>(history.size()), entry.generatedFrom});
+        values, *entry.sample, {history.data(), static_cast<int32_t>(history.size()), entry.generatedFrom}, mask);
   } catch (const Error& failure) {
     outcome.failure = failure.what();  // this entry's alone: the others of the batch have their tokens
   }

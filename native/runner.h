@@ -32,6 +32,7 @@ struct StepEntry {
   std::optional<Sampling> sample;
   int32_t generatedFrom = 0;
   int32_t top = 0;
+  std::vector<int32_t> mask;  // as Mask; empty: every token may be sampled
   // One per token, or empty: the id whose logprob after that token is wanted, -1 for none.
   std::vector<int32_t> targets;
   int32_t targetTop = 0;

@@ -34,15 +34,17 @@ void requireRanges(const Sampling& s) {
 
 Sampler::Sampler(int32_t vocab) : vocab_(vocab), counts_(vocab), weights_(vocab) {}
 
-Sampled Sampler::sample(float* logits, const Sampling& sampling, const History& history) {
+Sampled Sampler::sample(float* logits, const Sampling& sampling, const History& history, const Mask& mask) {
   requireRanges(sampling);
   Peak best = peak(logits);
   if (best.token < 0) {
     throw error("BROKEN_LOGITS", "The model gave no finite logit: all %d of the row are NaN or infinite.", vocab_);
   }
   const double peakLogit = best.logit, logMass = std::log(mass(logits, best.logit));
+  if (mask.words != nullptr) apply(mask, logits);
   penalise(logits, sampling, history);
-  if (!penalised_.empty()) best = peak(logits);
+  if (mask.words != nullptr || !penalised_.empty()) best = peak(logits);
+  if (best.token < 0) throw Error("BROKEN_LOGITS", "The model gave no finite logit for a token that the mask allows.");
   const int32_t token = sampling.temperature == 0 ? best.token : drawToken(logits, sampling, best.logit);
   float logit = logits[token];
   for (const Candidate& seen : penalised_) {
@@ -126,6 +128,18 @@ void Sampler::selectTop(const float* logits, int32_t count, std::vector<Candidat
   if (candidates.size() <= kept) return;
   keep();
   candidates.resize(kept);
+}
+
+// Words of ones, as most are in free text, cost one comparison.
+void Sampler::apply(const Mask& mask, float* logits) const {
+  for (int32_t start = 0; start < vocab_; start += 32) {
+    const int32_t word = start / 32, end = std::min(start + 32, vocab_);
+    const uint32_t bits = word < mask.count ? static_cast<uint32_t>(mask.words[word]) : 0;
+    if (bits == ~uint32_t{0}) continue;
+    for (int32_t i = start; i < end; i++) {
+      if (((bits >> (i - start)) & 1) == 0) logits[i] = -kInfinity;
+    }
+  }
 }
 
 // Fills penalised_ with the seen tokens and their untouched logits, and lowers them in the row.

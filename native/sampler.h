@@ -1,6 +1,6 @@
 // From one row of logits to one token. Pure: the same logits, parameters, history and draw number give the
 // same token on every machine, whatever else is in the batch, because the random number is a hash of
-// (seed, draw) and not a stream. Follows the order of the common engines: penalties, temperature, top-k,
+// (seed, draw) and not a stream. Follows the order of the common engines: mask, penalties, temperature, top-k,
 // top-p, min-p, draw.
 #pragma once
 
@@ -31,9 +31,16 @@ struct History {
   int32_t generatedFrom = 0;
 };
 
+// Which tokens may be sampled: bit `id % 32` of word `id / 32`. Ids beyond the last word may not be. Without
+// words every token may.
+struct Mask {
+  const int32_t* words = nullptr;
+  int32_t count = 0;
+};
+
 struct Sampled {
   int32_t token = -1;
-  float logprob = 0;  // natural log, of the untouched distribution (temperature 1, no penalties)
+  float logprob = 0;  // natural log, of the untouched distribution (temperature 1, no penalties, no mask)
 };
 
 // Rows of logits have `vocab` values. A logit that is not finite (NaN, either infinity) counts as -inf and
@@ -42,8 +49,9 @@ class Sampler {
  public:
   explicit Sampler(int32_t vocab);
   // `logits` is scratch afterwards. Tokens of the history outside [0, vocab) are passed over. Throws
-  // BROKEN_LOGITS when no logit is finite, BAD_ARGUMENT when a parameter is outside its range above.
-  Sampled sample(float* logits, const Sampling& sampling, const History& history);
+  // BROKEN_LOGITS when no logit is finite, or none that the mask allows; BAD_ARGUMENT when a parameter is outside
+  // its range above.
+  Sampled sample(float* logits, const Sampling& sampling, const History& history, const Mask& mask = {});
   // The `count` likeliest tokens of the untouched distribution with their logprobs, likeliest first, ties by
   // smaller id. Always min(count, vocab) of them; those that are not finite come last, with -inf.
   std::vector<std::pair<int32_t, float>> top(const float* logits, int32_t count) const;
@@ -68,6 +76,7 @@ class Sampler {
   // Sum of e^(logit - peak) over the vocabulary: at least 1, since the peak is in it.
   double mass(const float* logits, float peak) const;
   void selectTop(const float* logits, int32_t count, std::vector<Candidate>& candidates) const;
+  void apply(const Mask& mask, float* logits) const;
   void penalise(float* logits, const Sampling& sampling, const History& history);
   Candidate lastAdmitted(const float* logits, const Sampling& sampling, double total);
   Candidate lastOfMass(double missing);

@@ -120,6 +120,11 @@ export const errorTable = {
     template: "The chat template refused the messages: %s.",
     hint: "Check roles and order of the messages.",
   },
+  BAD_SCHEMA: {
+    status: 400,
+    template: "Answers cannot be constrained to the schema in %s: %s.",
+    hint: "Simplify the schema, or leave strict out.",
+  },
   // models
   MODEL_UNKNOWN: {
     status: 404,
@@ -179,6 +184,37 @@ export const errorTable = {
     status: 500,
     template: "The run '%s' cannot be read: %s.",
     hint: "See pocket runs check; pocket runs export still writes what is there.",
+  },
+  RUN_ANSWERED: {
+    status: 409,
+    template: "The run '%s' has its answer already.",
+    hint: "Give it something more to do when you resume it.",
+  },
+  RUN_BUSY: { status: 409, template: "The run '%s' is under way.", hint: "Wait for it, or cancel it first." },
+  RUN_INTERRUPTED: {
+    status: 499,
+    template: "The run '%s' was interrupted.",
+    hint: "Resume it; every exchange that was whole is kept.",
+  },
+  BAD_RECORDING: {
+    status: 400,
+    template: "%s is no recorded run: %s.",
+    hint: "A recording is what pocket runs export writes.",
+  },
+  MCP_FAILED: {
+    status: 502,
+    template: "The MCP server '%s' cannot be used: %s.",
+    hint: "Check its command or URL, and that @modelcontextprotocol/sdk is installed.",
+  },
+  AGENT_OFF: {
+    status: 404,
+    template: "Agent runs are off on this server, because an agent has a shell.",
+    hint: "Start the server with agent.enabled (--agent-enabled).",
+  },
+  AGENT_NEEDS_KEY: {
+    status: 403,
+    template: "Agent runs need an API key, also on loopback, because an agent has a shell.",
+    hint: "Set server.api_key, or agent.without_key if everybody on this machine may run commands.",
   },
   // start
   BAD_CONFIG: {

@@ -3,6 +3,7 @@
 // in commands/, loaded when it is asked for; an error that reaches this file becomes one line on standard
 // error and a non-zero exit.
 import { Command, Option } from "commander";
+import { agentVerbs } from "./commands/agent-verbs.ts";
 import { showConfig } from "./commands/config.ts";
 import { Config } from "./config.ts";
 import { PocketError } from "./errors.ts";
@@ -22,6 +23,7 @@ examples(program, [
   "pocket serve --model smollm2-135m --port 9000  serve another one elsewhere",
   "pocket pull qwen2.5-coder-1.5b                 fetch and import a model",
   "pocket import my.gguf --id mine                import a GGUF file that is here already",
+  'pocket run "task" --workspace .                an agent that manages its own context, on the default model',
 ]);
 
 examples(
@@ -64,6 +66,8 @@ withSettings(program.command("ls"), ({ key }) => folderKeys.includes(key))
     list(configOf(command), print);
   });
 
+agentVerbs(program, { withSettings, configOf, examples, print });
+
 withSettings(program.command("config"), () => true)
   .description("show every setting, its value and where it came from")
   .action((_given: unknown, command: Command) => showConfig(configOf(command), print));
@@ -105,9 +109,9 @@ function text({ kind }: Setting["type"], value: Value): string {
   return kind === "bytes" && Number.isInteger(gibibytes) ? `${gibibytes}G` : String(value);
 }
 
-/** Flags keep their text until config.ts reads them, so a bad one is refused like any other value. */
-function configOf(command: Command): Config {
-  const flags: Record<string, string> = {};
+/** Flags keep their text until config.ts reads them, so a bad one is refused like any other value; `more`: beneath them. */
+function configOf(command: Command, more: Readonly<Record<string, string>> = {}): Config {
+  const flags: Record<string, string> = { ...more };
   for (const { key } of settings) {
     const name = new Option(`${flagName(key)} <value>`).attributeName();
     const value: unknown = command.getOptionValue(name);

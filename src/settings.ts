@@ -1,6 +1,7 @@
 // The table of settings: key, kind, default, unit and a sentence each. Flags, environment variables, the
 // configuration file and `pocket config` are all made from it. Reading values is config.ts's.
 import { availableParallelism } from "node:os";
+import { join } from "node:path";
 import envPaths from "env-paths";
 
 export type Kind =
@@ -170,6 +171,28 @@ export const settings: readonly Setting[] = [
     "",
     "divides logits of tokens seen before; 1 is off",
   ),
+  setting("agent.runs", text, defaultRunsFile(), "file", "where agent runs are kept, word for word"),
+  setting(
+    "agent.enabled",
+    { kind: "switch" },
+    false,
+    "switch",
+    "serve agent runs over HTTP; an agent has a shell in its workspace",
+  ),
+  setting(
+    "agent.without_key",
+    { kind: "switch" },
+    false,
+    "switch",
+    "let agent runs be started without an API key, by everybody who reaches the server",
+  ),
+  setting(
+    "agent.workspaces",
+    text,
+    undefined,
+    "folder",
+    "holds the workspaces of agent runs over HTTP, named by the request; none: runs have no files and no shell",
+  ),
   setting(
     "log",
     choice("trace", "debug", "info", "warn", "error", "fatal", "silent"),
@@ -212,6 +235,10 @@ function setting(
 
 function defaultCacheDir(): string {
   return envPaths("pocket", { suffix: "" }).cache;
+}
+
+function defaultRunsFile(): string {
+  return join(envPaths("pocket", { suffix: "" }).data, "runs.sqlite");
 }
 
 export function editDistance(from: string, to: string): number {

@@ -4,8 +4,10 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { manifestFile } from "../../models/manifest.ts";
 import type { Config } from "../config.ts";
+import { LiveRuns } from "../harness/live-runs.ts";
 import { buildServer } from "../server/app.ts";
-import type { ServerOptions } from "../server/backend.ts";
+import type { Backend, ServerOptions } from "../server/backend.ts";
+import { localCount, localWindow, openStore } from "./agent-house.ts";
 import { folderOf } from "./import.ts";
 import { checkPort, closeOnSignal, listenError } from "./listen.ts";
 import { openLocalModel } from "./local-model.ts";
@@ -22,16 +24,21 @@ export async function serve(config: Config, options: { readonly pull: boolean })
 
   const startedAt = Date.now();
   const model = await openLocalModel(folder, config);
-  const app = buildServer(model.backend, serverOptions(config));
+  const agent = agentOptions(model.backend, config);
+  const app = buildServer(model.backend, { ...serverOptions(config), ...(agent && { agent }) });
+  const close = async () => {
+    agent?.runs.options.store.close();
+    await model.close();
+  };
   try {
     await app.listen({ host, port });
   } catch (cause) {
-    await model.close();
+    await close();
     throw listenError(cause, host, port);
   }
   closeOnSignal(async () => {
     await app.close();
-    await model.close();
+    await close();
   });
   announce(app.server.address() as AddressInfo, config, model.manifest.id, Date.now() - startedAt);
 }
@@ -46,6 +53,19 @@ export function serverOptions(config: Config): ServerOptions {
     keepAliveMs: config.number("server.keep_alive") * 1000,
     logLevel: config.text("log"),
   };
+}
+
+/** Undefined where agent runs are off. The store in it is the caller's to close, after the server. */
+export function agentOptions(backend: Backend, config: Config): ServerOptions["agent"] {
+  if (!config.flag("agent.enabled")) return undefined;
+  const runs = new LiveRuns({
+    store: openStore(config),
+    count: localCount(backend),
+    model: backend.model.id,
+    context: localWindow(backend, config),
+    workspaces: config.optional("agent.workspaces"),
+  });
+  return { runs, withoutKey: config.flag("agent.without_key") };
 }
 
 function apiKeysOf(config: Config): readonly string[] {

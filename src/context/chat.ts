@@ -25,7 +25,17 @@ export interface Tool {
   readonly description?: string;
   /** JSON schema of the arguments. */
   readonly parameters?: unknown;
+  /** The arguments of a call are certain to fit `parameters`. */
+  readonly strict?: boolean;
 }
+
+/** auto: the model decides; required: one call or several and nothing else; a name: one call of that tool. */
+export type ToolChoice = "auto" | "required" | { readonly name: string };
+
+/** What the whole answer is: any JSON object, or what fits a schema. Without tools only. */
+export type AnswerFormat =
+  | { readonly type: "json_object" }
+  | { readonly type: "json_schema"; readonly schema: unknown; readonly strict: boolean };
 
 /** What to keep of the resident cache after an edit: survivors too, the common prefix only, nothing. */
 export type Reuse = "suffix" | "prefix" | "none";
@@ -59,6 +69,11 @@ export interface AnswerOptions extends SamplingOptions {
   readonly repair?: Repair;
   /** Everything behind the first edit is computed anew, so that nothing resident remembers what was cut. */
   readonly forget?: boolean;
+  /**
+   * A side question: answered on a fork of the session, which shares its leading cells and is released after the
+   * answer. The session itself stays as it is. Not together with `forget`.
+   */
+  readonly fork?: boolean;
   /** Whose request it is; sessions of another tenant do not exist for it. */
   readonly tenant?: string;
   readonly signal?: AbortSignal;
@@ -67,6 +82,11 @@ export interface AnswerOptions extends SamplingOptions {
 export interface ChatRequest extends AnswerOptions {
   readonly messages: readonly Message[];
   readonly tools?: readonly Tool[];
+  /** Default: "auto". A Chat over HTTP may leave it and the next two to its server. */
+  readonly toolChoice?: ToolChoice;
+  /** False: one call at most. Default: true. */
+  readonly parallelToolCalls?: boolean;
+  readonly format?: AnswerFormat;
 }
 
 /** A prompt without a template: text, or token ids taken as they are. */
@@ -99,8 +119,10 @@ export interface TokenLogprob {
 export type FinishReason = "stop" | "length" | "tool_calls";
 
 /**
- * Noun-verb events of one answer, in this order: prompt-planned, then text-delta and tool-call as they come,
- * answer-finished. A tool-call is sent once, when the call is complete.
+ * Noun-verb events of one answer, in this order: prompt-planned, then text-delta and those of tool calls as they
+ * come, answer-finished. A tool-call is sent once, when the call is complete. Who streams calls sends
+ * tool-call-start and then tool-call-delta for each in front of it, index 0, 1, … in order; the deltas joined are
+ * the call's arguments. An answer that ends inside a call has no tool-call for it, and the reason is "length".
  */
 export type ChatEvent =
   | { readonly type: "prompt-planned"; readonly promptTokens: number; readonly bill: Bill }
@@ -109,6 +131,13 @@ export type ChatEvent =
       readonly text: string;
       readonly logprobs?: readonly (TokenLogprob & { readonly top: readonly TokenLogprob[] })[];
     }
+  | {
+      readonly type: "tool-call-start";
+      readonly index: number;
+      readonly id: string;
+      readonly name: string;
+    }
+  | { readonly type: "tool-call-delta"; readonly index: number; readonly arguments: string }
   | { readonly type: "tool-call"; readonly call: ToolCall }
   | {
       readonly type: "answer-finished";

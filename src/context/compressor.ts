@@ -11,8 +11,11 @@ export interface CompressorOptions {
    * write tools at the beginning. Absent: none are sent.
    */
   readonly tools?: readonly Tool[];
-  /** Sampling and the like of every call. */
-  readonly answer?: Omit<AnswerOptions, "maxTokens" | "signal">;
+  /**
+   * Sampling and the like of every call. With the agent's session in it a call shares all cells of the agent's
+   * prompt, and computes its instruction only; that session stays as it is.
+   */
+  readonly answer?: Omit<AnswerOptions, "maxTokens" | "signal" | "forget" | "fork">;
 }
 
 export interface CompressionTask {
@@ -63,6 +66,7 @@ export class Compressor {
       ...(tools ? { tools } : {}),
       messages: [...messages, instruction(task, fault)],
       maxTokens,
+      fork: true,
       ...(signal ? { signal } : {}),
     };
     return gatherAnswer(this.options.chat.chat(request));

@@ -71,8 +71,13 @@ export interface StepSampling {
   readonly draw: number;
   /** Index of the answer's first token; penalties for frequency and presence look from here. */
   readonly generatedFrom: number;
-  /** Alternatives to report, 0 … 100. */
+  /** Alternatives to report, 0 … 100. They are those of the whole vocabulary, mask or not. */
   readonly top: number;
+  /**
+   * Bit `id % 32` of word `id / 32` is 1 where the token may be sampled. Ids beyond its end may not be. When none
+   * that may has a finite logit, the outcome is a failure.
+   */
+  readonly mask?: Int32Array;
 }
 
 export interface StepEntry {

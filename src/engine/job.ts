@@ -8,7 +8,16 @@ export interface Splice {
   readonly tokens: Int32Array;
 }
 
-export type JobSampling = Omit<StepSampling, "draw" | "generatedFrom" | "top">;
+export type JobSampling = Omit<StepSampling, "draw" | "generatedFrom" | "top" | "mask">;
+
+/** Which tokens an answer may go on with. It has accepted exactly the answer's tokens so far. */
+export interface Constraint {
+  /** As StepSampling.mask; undefined: any token. */
+  mask(): Int32Array | undefined;
+  accept(token: number): void;
+  /** Nothing may follow the last token. */
+  readonly terminated: boolean;
+}
 
 export interface Job {
   /** Ordered, disjoint, applied as one edit between two steps. The last cell must be among the new tokens. */
@@ -18,6 +27,8 @@ export interface Job {
   readonly maxTokens: number;
   /** Ids that end the answer; the id itself is reported, and never becomes a cell. */
   readonly stopTokens: ReadonlySet<number>;
+  /** Asked for a mask right before each step that samples, and told the token right after it. */
+  readonly constraint?: Constraint;
   /** Alternatives to report per token. */
   readonly top: number;
   readonly signal?: AbortSignal;

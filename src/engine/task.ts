@@ -111,8 +111,10 @@ export class Task implements Demand {
     const tokens = this.#fill.subarray(this.#filled, this.#filled + count);
     const entry = { sequence: this.sequence.id, tokens };
     if (count < this.pending || this.job.maxTokens === 0) return entry;
-    const { sampling, top, draw = 0, generatedFrom = this.#promptLength } = this.job;
-    return { ...entry, sample: { ...sampling, draw: draw + this.#generated, generatedFrom, top } };
+    const { sampling, top, draw = 0, generatedFrom = this.#promptLength, constraint } = this.job;
+    const mask = constraint?.mask();
+    const sample = { ...sampling, draw: draw + this.#generated, generatedFrom, top };
+    return { ...entry, sample: mask ? { ...sample, mask } : sample };
   }
 
   /** After a step that computed `count` tokens. True when the answer is complete; else a token may be owed. */
@@ -127,7 +129,9 @@ export class Task implements Demand {
       top: Array.from(outcome.topTokens, (token, rank) => ({ token, logprob: outcome.topLogprobs[rank]! })),
     });
     this.#owed = outcome.token;
-    return this.#generated >= this.job.maxTokens || this.job.stopTokens.has(outcome.token);
+    const { constraint, maxTokens, stopTokens } = this.job;
+    constraint?.accept(outcome.token);
+    return this.#generated >= maxTokens || stopTokens.has(outcome.token) || (constraint?.terminated ?? false);
   }
 
   /** What opens the cell of the token that is owed, or all cells of a task that gave them up. */

@@ -43,6 +43,8 @@ export type AgentEvent =
       readonly kind: Block["kind"];
       readonly tokens: number;
     }
+  /** The run ended without an answer and can be resumed; `code` is one of errors.ts. */
+  | { readonly type: "run-stopped"; readonly code: string; readonly message: string }
   | {
       readonly type: "run-finished";
       readonly outcome: Outcome;

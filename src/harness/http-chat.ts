@@ -9,6 +9,8 @@ export interface HttpChatOptions {
   readonly baseUrl: string;
   readonly model: string;
   readonly apiKey?: string;
+  /** Sends nothing that only servers of ours know; others refuse it. Default: no. */
+  readonly isPlain?: boolean;
 }
 
 export class HttpChat implements Chat {
@@ -47,14 +49,14 @@ export class HttpChat implements Chat {
   }
 
   async #post(request: ChatRequest): Promise<ReadableStream<Uint8Array>> {
-    const { baseUrl, model, apiKey } = this.options;
+    const { baseUrl, model, apiKey, isPlain } = this.options;
     const response = await fetch(`${baseUrl.replace(/\/+$/, "")}/chat/completions`, {
       method: "POST",
       headers: {
         "content-type": "application/json",
         ...(apiKey ? { authorization: `Bearer ${apiKey}` } : {}),
       },
-      body: JSON.stringify(wireRequest(model, request)),
+      body: JSON.stringify(wireRequest(model, isPlain ? plain(request) : request)),
       ...(request.signal ? { signal: request.signal } : {}),
     });
     if (response.ok && response.body) return response.body;
@@ -76,6 +78,11 @@ export class HttpChat implements Chat {
     if (isErrorCode(code)) return new PocketError(code, message.replace(errorTable[code].hint, "").trim());
     return pocketError("SERVER_FAILED", this.options.baseUrl, `${status}: ${message}`);
   }
+}
+
+function plain(request: ChatRequest): ChatRequest {
+  const { session, reuse, repair, forget, fork, topK, minP, repetitionPenalty, ...rest } = request;
+  return rest;
 }
 
 /** The data of each server-sent event; comments and other fields are passed over. */

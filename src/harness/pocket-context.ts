@@ -23,9 +23,7 @@ export const pocketContext: Policy = {
 
 async function compact(call: ToolCall, turn: Turn): Promise<CallResult> {
   const { conversation, chat, tools, answer, limit, signal, emit } = turn;
-  // Under the agent's name the call would edit the agent's session; without one it forks what it shares.
-  const { session: _, ...rest } = answer;
-  const compressor = new Compressor({ chat, tools, answer: rest });
+  const compressor = new Compressor({ chat, tools, answer });
   const outcome = await compactBlock(call.arguments, { conversation, compressor, limit, signal });
   if (outcome.finishes.length > 0) emit({ type: "compressor-finished", finishes: outcome.finishes });
   if (outcome.done) {

@@ -3,8 +3,8 @@
 import type { Bill, ChatRequest, FinishReason, Message, ToolCall } from "../context/chat.ts";
 
 export function wireRequest(model: string, request: ChatRequest): object {
-  const { messages, tools, session, reuse, repair, forget, maxTokens, stop } = request;
-  const pocket = given({ session, reuse, repair, forget });
+  const { messages, tools, session, reuse, repair, forget, fork, maxTokens, stop } = request;
+  const pocket = given({ session, reuse, repair, forget, fork });
   return {
     model,
     messages: messages.map(wireMessage),

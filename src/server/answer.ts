@@ -1,7 +1,7 @@
 // The parts that chat and text answers have in common: usage, the bill, timings, and the two ways of
 // consuming the events of one answer, at once or as they come.
 import type { FastifyBaseLogger, FastifyReply } from "fastify";
-import type { Bill, ChatEvent } from "../context/chat.ts";
+import type { Bill, ChatEvent, ToolCall } from "../context/chat.ts";
 import { pocketError } from "../errors.ts";
 import type { Door } from "./app.ts";
 import { asPocketError, errorBody, internalError, logError } from "./errors.ts";
@@ -9,11 +9,15 @@ import { cutReason } from "./lifeline.ts";
 import { EventStream } from "./sse.ts";
 
 export type TextDelta = Extract<ChatEvent, { type: "text-delta" }>;
+/** What streams of a call; that it is complete shows on the wire in the reason only. */
+export type CallEvent = Extract<ChatEvent, { type: "tool-call-start" | "tool-call-delta" }>;
 export type Finish = Extract<ChatEvent, { type: "answer-finished" }>;
 export type Logprobs = NonNullable<TextDelta["logprobs"]>;
 
 export interface Gathered {
   readonly text: string;
+  /** The last one may be cut; the reason is "length" then. */
+  readonly calls: readonly ToolCall[];
   readonly logprobs: Logprobs;
   readonly finish: Finish;
 }
@@ -49,15 +53,21 @@ export async function gather(
   log: FastifyBaseLogger,
 ): Promise<Gathered> {
   let text = "";
+  const calls: ToolCall[] = [];
   const logprobs: Logprobs[number][] = [];
   for await (const event of events) {
     signal.throwIfAborted();
     if (event.type === "text-delta") {
       text += event.text;
       logprobs.push(...(event.logprobs ?? []));
+    } else if (event.type === "tool-call-start") {
+      calls[event.index] = { id: event.id, name: event.name, arguments: "" };
+    } else if (event.type === "tool-call-delta") {
+      const call = calls[event.index]!;
+      calls[event.index] = { ...call, arguments: call.arguments + event.arguments };
     } else if (event.type === "answer-finished") {
       logFinish(log, event);
-      return { text, logprobs, finish: event };
+      return { text, calls, logprobs, finish: event };
     }
   }
   throw pocketError("INTERNAL", "The answer ended without a finish event.");
@@ -67,6 +77,8 @@ export async function gather(
 export interface ChunkWriter {
   opening(): readonly object[];
   delta(event: TextDelta): object;
+  /** Absent where answers have no calls. */
+  call?(event: CallEvent): object;
   /** The chunk with finish_reason, then perhaps one with usage. */
   closing(event: Finish): readonly object[];
 }
@@ -91,7 +103,8 @@ export async function streamAnswer(
       options.signal.throwIfAborted();
       if (next.done) throw pocketError("INTERNAL", "The answer ended without a finish event.");
       const event = next.value;
-      if (event.type === "text-delta") await stream.send(writer.delta(event));
+      const chunk = chunkOf(event, writer);
+      if (chunk) await stream.send(chunk);
       if (event.type !== "answer-finished") continue;
       logFinish(reply.request.log, event);
       for (const chunk of writer.closing(event)) await stream.send(chunk);
@@ -107,6 +120,12 @@ export async function streamAnswer(
     stream.end();
     await events.return(undefined).catch(() => {});
   }
+}
+
+function chunkOf(event: ChatEvent, writer: ChunkWriter): object | undefined {
+  if (event.type === "text-delta") return writer.delta(event);
+  if (event.type === "tool-call-start" || event.type === "tool-call-delta") return writer.call?.(event);
+  return undefined;
 }
 
 export function usage(event: Finish): object {

@@ -10,6 +10,7 @@ import fastify, {
 } from "fastify";
 import { serializerCompiler, validatorCompiler, type ZodTypeProvider } from "fastify-type-provider-zod";
 import { Admission } from "./admission.ts";
+import { agentRuns } from "./agent-runs.ts";
 import type { Backend, ServerOptions } from "./backend.ts";
 import { chatCompletions } from "./chat-completions.ts";
 import { completions } from "./completions.ts";
@@ -76,7 +77,7 @@ export function buildServer(backend: Backend, options: ServerOptions): FastifyIn
   };
   app.register(async (instance) => {
     const routes = instance.withTypeProvider<ZodTypeProvider>();
-    for (const group of [chatCompletions, completions, models, health, numbers, tokens, sessions])
+    for (const group of [chatCompletions, completions, models, health, numbers, tokens, sessions, agentRuns])
       group(routes, door);
   });
   return app;

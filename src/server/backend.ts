@@ -2,6 +2,7 @@
 // both in with the real session and engine; tests fill them in with a scripted fake. No engine type and no
 // configuration key appears here.
 import type { Chat, ChatEvent, CompletionRequest, Message, Tool } from "../context/chat.ts";
+import type { LiveRuns } from "../harness/live-runs.ts";
 
 export interface ModelInfo {
   readonly id: string;
@@ -129,6 +130,8 @@ export interface ServerOptions {
   readonly allowedHosts: readonly string[];
   /** Milliseconds between comments in a silent stream. */
   readonly keepAliveMs: number;
+  /** Absent: agent runs are off. */
+  readonly agent?: { readonly runs: LiveRuns; readonly withoutKey: boolean };
   /** pino level: trace, debug, info, warn, error, fatal or silent. */
   readonly logLevel: string;
 }

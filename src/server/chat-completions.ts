@@ -1,10 +1,20 @@
-// POST /v1/chat/completions, whole or streamed, in the OpenAI shapes. The model's text comes back as content,
-// tool calls included; what is known and not served is refused by its field before anything is computed.
+// POST /v1/chat/completions, whole or streamed, in the OpenAI shapes. Calls stream as they are written; what is
+// known and not served is refused by its field before anything is computed.
 import { randomUUID } from "node:crypto";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import type { ChatRequest, TokenLogprob } from "../context/chat.ts";
-import { account, admitted, type ChunkWriter, gather, type Logprobs, streamAnswer, usage } from "./answer.ts";
+import type { ChatRequest, TokenLogprob, ToolCall } from "../context/chat.ts";
+import {
+  account,
+  admitted,
+  type CallEvent,
+  type ChunkWriter,
+  gather,
+  type Logprobs,
+  streamAnswer,
+  usage,
+} from "./answer.ts";
 import type { App, Door } from "./app.ts";
+import { constraintsOf } from "./constraints.ts";
 import { badField } from "./errors.ts";
 import { houseMessages, houseTools } from "./messages.ts";
 import { answerOptions, checkModel } from "./options.ts";
@@ -31,14 +41,14 @@ function serve(body: ChatBody, request: FastifyRequest, reply: FastifyReply, doo
       await streamAnswer(events, reply, writer, { keepAliveMs: options.keepAliveMs, signal });
       return reply;
     }
-    const { text, logprobs, finish } = await gather(events, signal, request.log);
+    const { text, calls, logprobs, finish } = await gather(events, signal, request.log);
     return {
       ...head,
       object: "chat.completion",
       choices: [
         {
           index: 0,
-          message: { role: "assistant", content: text, refusal: null },
+          message: wireMessage(text, calls),
           logprobs: asked.topLogprobs === undefined ? null : wireLogprobs(logprobs),
           finish_reason: finish.reason,
         },
@@ -54,31 +64,20 @@ function houseRequest(body: ChatBody, request: FastifyRequest, reply: FastifyRep
   refuseUnserved(body);
   const { tools, skipped } = houseTools(body.tools);
   if (skipped.length > 0) reply.header("x-pocket-tools-skipped", [...new Set(skipped)].join(", "));
-  const offered = body.tool_choice === "none" ? [] : tools;
+  const constraints = constraintsOf(body, tools);
   const { model } = door.backend;
-  if (offered.length > 0 && !model.takesTools) {
+  if (constraints.tools && !model.takesTools) {
     throw badField("tools", `the chat template of ${model.id} has no place for them; leave them out`);
   }
   return {
     ...answerOptions(body, request),
     messages: houseMessages(body.messages),
-    ...(offered.length > 0 && { tools: offered }),
+    ...constraints,
     ...(body.logprobs === true && { topLogprobs: body.top_logprobs ?? 0 }),
   };
 }
 
 function refuseUnserved(body: ChatBody): void {
-  const format = body.response_format?.type ?? "text";
-  if (format !== "text") {
-    throw badField(
-      "response_format.type",
-      `'${format}' is not served: answers are not constrained to a schema`,
-    );
-  }
-  const choice = body.tool_choice ?? "auto";
-  if (choice !== "auto" && choice !== "none") {
-    throw badField("tool_choice", "only auto and none are served: a call cannot be forced");
-  }
   if ((body.top_logprobs ?? 0) > 0 && body.logprobs !== true) {
     throw badField("top_logprobs", "needs logprobs: true");
   }
@@ -95,12 +94,30 @@ function chunkWriter(head: object, includeUsage: boolean): ChunkWriter {
   return {
     opening: () => [chunk({ role: "assistant", content: "" }, null)],
     delta: ({ text, logprobs }) => chunk({ content: text }, null, logprobs ? wireLogprobs(logprobs) : null),
+    call: (event) => chunk({ tool_calls: [wireCallDelta(event)] }, null),
     closing(finish) {
       const last = { ...chunk({}, finish.reason), ...account(finish) };
       if (!includeUsage) return [last];
       return [last, { ...base, choices: [], usage: usage(finish), ...account(finish) }];
     },
   };
+}
+
+function wireMessage(text: string, calls: readonly ToolCall[]): object {
+  if (calls.length === 0) return { role: "assistant", content: text, refusal: null };
+  const tool_calls = calls.map(({ id, name, arguments: given }) => ({
+    id,
+    type: "function",
+    function: { name, arguments: given },
+  }));
+  return { role: "assistant", content: text === "" ? null : text, refusal: null, tool_calls };
+}
+
+/** Index, id and name once, then fragments with the index alone: clients put them together by it. */
+function wireCallDelta(event: CallEvent): object {
+  const { index } = event;
+  if (event.type === "tool-call-delta") return { index, function: { arguments: event.arguments } };
+  return { index, id: event.id, type: "function", function: { name: event.name, arguments: "" } };
 }
 
 function wireLogprobs(logprobs: Logprobs): object {

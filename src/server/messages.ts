@@ -24,8 +24,13 @@ export function houseTools(wire: readonly WireTool[] | null | undefined): HouseT
       continue;
     }
     if (!tool.function) throw badField(`tools.${index}.function`, "is missing");
-    const { name, description, parameters } = tool.function;
-    tools.push({ name, ...(description && { description }), ...(parameters && { parameters }) });
+    const { name, description, parameters, strict } = tool.function;
+    tools.push({
+      name,
+      ...(description && { description }),
+      ...(parameters && { parameters }),
+      ...(strict && { strict }),
+    });
   }
   return { tools, skipped };
 }
@@ -65,6 +70,8 @@ function houseToolCall(wire: NonNullable<WireMessage["tool_calls"]>[number], ind
   return {
     id: wire.id ?? `call_${index}`,
     name,
-    arguments: typeof wireArguments === "string" ? wireArguments : JSON.stringify(wireArguments ?? {}),
+    // Some clients write no arguments as no text, which is not JSON.
+    arguments:
+      typeof wireArguments === "string" ? wireArguments || "{}" : JSON.stringify(wireArguments ?? {}),
   };
 }

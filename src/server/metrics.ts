@@ -21,12 +21,12 @@ export class Metrics {
   );
   readonly #firstSeconds = this.#histogram(
     "time_to_first_token_seconds",
-    "From arrival to the first text, the wait for a place included",
+    "From arrival to the first text or call, the wait for a place included",
     latencySeconds,
   );
   readonly #gapSeconds = this.#histogram(
     "inter_token_latency_seconds",
-    "Between two pieces of text of one answer",
+    "Between two pieces of one answer, text or call",
     gapSeconds,
   );
   readonly #answerSeconds = this.#histogram(
@@ -84,7 +84,7 @@ export class Metrics {
     let open = true;
     try {
       for await (const event of events) {
-        if (event.type === "text-delta") {
+        if (isPiece(event)) {
           const at = now();
           if (last === undefined) this.#firstSeconds.observe((at - arrivedAt) / 1000);
           else this.#gapSeconds.observe((at - last) / 1000);
@@ -179,3 +179,8 @@ export class Metrics {
 }
 
 type Finish = Extract<ChatEvent, { type: "answer-finished" }>;
+
+/** What a reader sees coming; a call counts from its name on. */
+function isPiece({ type }: ChatEvent): boolean {
+  return type === "text-delta" || type === "tool-call-start" || type === "tool-call-delta";
+}

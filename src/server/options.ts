@@ -24,6 +24,7 @@ export function answerOptions(
     ...(body.pocket?.reuse && { reuse: body.pocket.reuse }),
     ...(body.pocket?.repair && { repair: body.pocket.repair }),
     ...(body.pocket?.forget && { forget: true }),
+    ...(body.pocket?.fork && { fork: true }),
     ...(tenant !== undefined && { tenant }),
   };
 }

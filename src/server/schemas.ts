@@ -23,6 +23,7 @@ export const pocketSchema = z.strictObject({
     )
     .nullish(),
   forget: z.boolean().nullish(),
+  fork: z.boolean().nullish(),
 });
 
 const answerFields = {
@@ -91,6 +92,7 @@ export const toolSchema = z.looseObject({
       name: z.string().min(1),
       description: z.string().nullish(),
       parameters: z.looseObject({}).nullish(),
+      strict: z.boolean().nullish(),
     })
     .nullish(),
 });
@@ -99,11 +101,27 @@ export const chatSchema = z.looseObject({
   ...answerFields,
   messages: messagesSchema,
   tools: z.array(toolSchema).nullish(),
-  tool_choice: z.union([z.string(), z.looseObject({})]).nullish(),
+  tool_choice: z
+    .union(
+      [
+        z.enum(["auto", "none", "required"]),
+        z.looseObject({ type: z.literal("function"), function: z.looseObject({ name: z.string() }) }),
+      ],
+      { error: "must be auto, none, required or a function by its name" },
+    )
+    .nullish(),
+  parallel_tool_calls: z.boolean().nullish(),
   max_completion_tokens: integer.min(1).nullish(),
   logprobs: z.boolean().nullish(),
   top_logprobs: integer.min(0).max(20).nullish(),
-  response_format: z.looseObject({ type: z.string() }).nullish(),
+  response_format: z
+    .looseObject({
+      type: z.string(),
+      json_schema: z
+        .looseObject({ schema: z.looseObject({}).nullish(), strict: z.boolean().nullish() })
+        .nullish(),
+    })
+    .nullish(),
 });
 
 export const completionSchema = z.looseObject({

@@ -48,24 +48,33 @@ function withoutUnfilled(
   }
   const missingBefore = (place: number) =>
     within(missing, 0, place).reduce((sum, { start, end }) => sum + end - start, 0);
-  let start = 0;
-  const spans = wanted.flatMap(({ role, tokens }) => {
-    const from = start;
-    start += tokens.length;
-    const left = tokens.slice();
-    let count = 0;
-    for (const part of outsideOf(missing, from, start)) {
-      left.set(tokens.subarray(part.start - from, part.end - from), count);
-      count += part.end - part.start;
-    }
-    return count > 0 ? [spanOf(role, left.slice(0, count))] : [];
-  });
+  const spans = standingSpans(wanted, outsideOf(missing, 0, lengthOf(wanted)));
   // They lie in islands, where nothing is missing.
   const relocated = relocatedRanges.map((range) => {
     const shift = missingBefore(range.start);
     return { start: range.start - shift, end: range.end - shift };
   });
   return { spans, relocated };
+}
+
+/** What of the wanted spans stands in `ranges`, in wanted tokens. */
+export function standingSpans(wanted: readonly Span[], ranges: readonly Range[]): Span[] {
+  let start = 0;
+  return wanted.flatMap((span) => {
+    const from = start;
+    start += span.tokens.length;
+    const parts = within(ranges, from, start);
+    const count = parts.reduce((sum, part) => sum + part.end - part.start, 0);
+    if (count === 0) return [];
+    if (count === span.tokens.length) return [span];
+    const tokens = new Int32Array(count);
+    let at = 0;
+    for (const part of parts) {
+      tokens.set(span.tokens.subarray(part.start - from, part.end - from), at);
+      at += part.end - part.start;
+    }
+    return [spanOf(span.role, tokens)];
+  });
 }
 
 /** The parts of [start, end) that none of `ranges` covers. */

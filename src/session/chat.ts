@@ -15,9 +15,12 @@ import type {
 } from "../context/chat.ts";
 import type { EnginePort, JobSampling } from "../engine/job.ts";
 import { PocketError } from "../errors.ts";
-import type { Renderer } from "../text/render.ts";
+import { type Grammar, Grammars } from "../text/grammar.ts";
+import type { Prompt, Renderer } from "../text/render.ts";
 import { lengthOf, type Span, spanOf } from "../text/span.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
+import type { ToolCallOptions } from "../text/tool-calls.ts";
+import { constrain } from "./constraint.ts";
 import { DiskTier } from "./disk.ts";
 import { answerLength } from "./limits.ts";
 import type { SessionInfo, SessionMap, SessionStats } from "./numbers.ts";
@@ -69,11 +72,12 @@ const sweepMost = 60_000;
 export class LocalChat implements Chat {
   readonly #sessions: Sessions;
   readonly #spoken = new Spoken();
-
+  readonly #grammars: Grammars;
   readonly #sweeper: NodeJS.Timeout | undefined;
 
   constructor(private readonly options: LocalChatOptions) {
     const { engine, disk, idleRepair, idleDelayMs = 50, ttlSeconds, log = () => undefined } = options;
+    this.#grammars = new Grammars(options.tokenizer, options.stopTokens);
     const ttlMs = ttlSeconds === undefined ? undefined : ttlSeconds * 1000;
     this.#sessions = new Sessions(engine, {
       max: options.sessionsMax,
@@ -90,13 +94,19 @@ export class LocalChat implements Chat {
   /** Ends idle repair and releases all sessions, to disk where there is one. Before the engine is closed. */
   async close(): Promise<void> {
     clearInterval(this.#sweeper);
+    this.#grammars.close();
     await this.#sessions.close();
   }
 
   async *chat(request: ChatRequest): AsyncGenerator<ChatEvent, void, undefined> {
-    const spoken = (text: string) => this.#spoken.idsOf(text, request.tenant);
-    const { spans } = this.options.renderer.render(request.messages, request.tools ?? [], { spoken });
-    yield* this.#answer(spans, request);
+    const { tools = [], tenant } = request;
+    const { spans } = this.#render(request.messages, tools, { tenant });
+    const constraint = await constrain(this.#grammars, request);
+    try {
+      yield* this.#answer(spans, request, { tools: callOptions(request), constraint });
+    } finally {
+      constraint?.dispose();
+    }
   }
 
   /** A text prompt may spell control tokens (that is how fill-in-the-middle is asked for). Throws BAD_REQUEST. */
@@ -128,8 +138,7 @@ export class LocalChat implements Chat {
     tools: readonly Tool[] = [],
     { addGenerationPrompt = true, tenant }: RenderOptions = {},
   ): { readonly text: string; readonly tokens: number[] } {
-    const spoken = (text: string) => this.#spoken.idsOf(text, tenant);
-    const { text, spans } = this.options.renderer.render(messages, tools, { spoken, addGenerationPrompt });
+    const { text, spans } = this.#render(messages, tools, { tenant, addGenerationPrompt });
     return { text, tokens: spans.flatMap(({ tokens }) => Array.from(tokens)) };
   }
 
@@ -153,22 +162,46 @@ export class LocalChat implements Chat {
     this.#sessions.delete(id, tenant);
   }
 
+  /** Answers given here stand in the prompt as they were written, word for word and id for id. */
+  #render(messages: readonly Message[], tools: readonly Tool[], options: RenderOptions): Prompt {
+    const { tenant, addGenerationPrompt = true } = options;
+    const written = messages.map((message) => this.#spoken.asWritten(message, tenant));
+    const spoken = (text: string) => this.#spoken.idsOf(text, tenant);
+    return this.options.renderer.render(written, tools, { spoken, addGenerationPrompt });
+  }
+
   async *#answer(
     wanted: readonly Span[],
     options: AnswerOptions,
+    {
+      tools,
+      constraint,
+    }: { readonly tools?: ToolCallOptions | undefined; readonly constraint?: Grammar | undefined } = {},
   ): AsyncGenerator<ChatEvent, void, undefined> {
     const { engine, stopTokens, tokenizer } = this.options;
+    if (options.fork && options.forget) {
+      throw new PocketError(
+        "BAD_REQUEST",
+        "A fork forgets nothing: send either fork or forget.",
+        "pocket.fork",
+      );
+    }
     const maxTokens = answerLength(engine, lengthOf(wanted), options.maxTokens);
     const reply = new Reply({
       sessions: this.#sessions,
       spoken: this.#spoken,
       engine,
-      speech: new Speech(tokenizer, options.stop ?? [], options.topLogprobs !== undefined),
+      speech: new Speech(tokenizer, {
+        stop: options.stop ?? [],
+        logprobs: options.topLogprobs !== undefined,
+        tools,
+      }),
       checkout: {
         wanted,
         name: options.session,
         tenant: options.tenant,
         forget: options.forget,
+        fork: options.fork,
         reuse: options.reuse ?? this.options.reuse ?? "suffix",
         repair: options.repair ?? this.options.repair ?? "none",
       },
@@ -177,6 +210,7 @@ export class LocalChat implements Chat {
         maxTokens,
         stopTokens,
         top: options.topLogprobs ?? 0,
+        ...(constraint && { constraint }),
       },
       signal: options.signal,
     });
@@ -207,4 +241,15 @@ export class LocalChat implements Chat {
       `${field}.${place}`,
     );
   }
+}
+
+/** Without tools nothing in an answer is a call. */
+function callOptions({
+  tools = [],
+  toolChoice,
+  parallelToolCalls,
+}: ChatRequest): ToolCallOptions | undefined {
+  if (tools.length === 0) return undefined;
+  const once = parallelToolCalls === false || typeof toolChoice === "object";
+  return { names: tools.map(({ name }) => name), ...(once && { callsMax: 1 }) };
 }

@@ -1,10 +1,13 @@
 // Which session serves a request (design §7.3): the named one; else the idle anonymous one of which most can be
-// reused; else a fork of whoever holds the longest exact beginning of the prompt; else a new one. It changes
+// reused; else a fork of whoever holds the longest exact beginning of the prompt; else a new one. A side question
+// is answered on a fork in any case; and some wait for a prompt that is being computed. It changes
 // nothing: sessions of other tenants are not among those it is shown.
 import type { Repair, Reuse } from "../context/chat.ts";
 import type { Span } from "../text/span.ts";
 import { tokensOf } from "../text/span.ts";
+import type { Source } from "./adoption.ts";
 import { type Plan, planEdit } from "./diff.ts";
+import { commonLength } from "./prefixes.ts";
 import type { Residents } from "./residents.ts";
 import { Session, type Version } from "./session.ts";
 
@@ -16,6 +19,8 @@ export interface CheckoutRequest {
   readonly repair: Repair;
   /** Nothing that the wanted tokens do not have stays resident, nor anything that has seen it. */
   readonly forget?: boolean | undefined;
+  /** Answered on a fork that is released afterwards; the session it shares cells with stays as it is. */
+  readonly fork?: boolean | undefined;
   /** Called when the session is deleted while it works. */
   readonly abort: () => void;
   /** The client's; a checkout that waits for somebody stops waiting. */
@@ -32,17 +37,16 @@ export type Choice =
 export const leastShared = 17;
 /** An anonymous session loses at most this many tokens to a request that keeps nothing behind the cut. */
 const mostCutInPlace = 512;
+/** A prompt waits for another one to be computed if that saves it so many tokens. */
+const leastAwaited = 512;
 
 export function choose(residents: Residents, request: CheckoutRequest): Choice {
   const { name, tenant, reuse, wanted } = request;
+  if (request.fork) return chooseFork(residents, request);
   const named = name === undefined ? undefined : residents.get(name, tenant);
   if (named && !named.busy) return { kind: "session", session: named };
   if (reuse === "none") return { kind: "new" };
-  let best: { readonly session: Session; readonly tokens: number } | undefined;
-  for (const session of name === undefined ? residents.values() : []) {
-    const tokens = tokensInPlace(session, request);
-    if (tokens > (best?.tokens ?? 0)) best = { session, tokens };
-  }
+  const best = name === undefined ? nearest(residents, request) : undefined;
   const tokens = tokensOf(wanted);
   const found = residents.find(tenant, tokens);
   // The last token is computed in any case.
@@ -52,10 +56,62 @@ export function choose(residents: Residents, request: CheckoutRequest): Choice {
   return found && shared > 0 ? { kind: "fork", holder: found.holder, count: shared } : { kind: "new" };
 }
 
+/** The idle anonymous session of which most can be reused in place. */
+export function nearest(
+  residents: Residents,
+  request: CheckoutRequest,
+): { readonly session: Session; readonly tokens: number } | undefined {
+  let best: { readonly session: Session; readonly tokens: number } | undefined;
+  for (const session of residents.values()) {
+    const tokens = tokensInPlace(session, request);
+    if (tokens > (best?.tokens ?? 0)) best = { session, tokens };
+  }
+  return best;
+}
+
+/**
+ * Whoever is named, or any anonymous session of the tenant, shares its leading cells as they are, approximate ones
+ * too: what is answered is a side question of that conversation. Others share exact cells, as ever.
+ */
+function chooseFork(residents: Residents, { name, tenant, reuse, wanted }: CheckoutRequest): Choice {
+  if (reuse === "none") return { kind: "new" };
+  const tokens = tokensOf(wanted).slice(0, -1);
+  const isAsked = (session: Session) =>
+    session.tenant === tenant && (name === undefined ? !session.named : session.id === name);
+  let best = residents.find(tenant, tokens);
+  for (const session of Array.from(residents.values()).filter(isAsked)) {
+    for (const holder of [session, session.previous]) {
+      if (!holder) continue;
+      const shared = commonLength(tokensOf(holder.spans), tokens);
+      const isExact = reuse === "prefix" || (holder === session && session.busy);
+      const count = isExact ? Math.min(shared, holder.exactLength) : shared;
+      if (count > (best?.count ?? 0)) best = { holder, count };
+    }
+  }
+  return best && best.count >= leastShared ? { kind: "fork", ...best } : { kind: "new" };
+}
+
+/** A session whose prompt is being computed now and will be worth waiting for. */
+export function comingFor(residents: Residents, request: CheckoutRequest): Session | undefined {
+  const { name, reuse, tenant } = request;
+  const named = name === undefined ? undefined : residents.get(name, tenant);
+  if (reuse === "none" || (named && !named.busy)) return undefined;
+  const wanted = tokensOf(request.wanted);
+  const coming = residents.findComing(tenant, wanted);
+  if (!coming || coming.count * 2 < coming.holder.exactTokens.length) return undefined;
+  const here = residents.find(tenant, wanted)?.count ?? 0;
+  return coming.count - here >= leastAwaited ? coming.holder : undefined;
+}
+
 /** The edit that makes the version what the request wants. */
-export function planFor(version: Version, { wanted, reuse, repair, forget }: CheckoutRequest): Plan {
+export function planFor(
+  version: Version,
+  { wanted, reuse, repair, forget }: CheckoutRequest,
+  sources?: readonly Source[],
+): Plan {
   const { spans, exactLength, relocated } = version;
-  return planEdit(spans, wanted, { reuse: forget ? "prefix" : reuse, repair, exactLength, relocated });
+  const options = { reuse: forget ? "prefix" : reuse, repair, exactLength, relocated } as const;
+  return planEdit(spans, wanted, sources ? { ...options, sources } : options);
 }
 
 /** Whether the version before the last edit is nearer to what is wanted than the resident one. */

@@ -8,12 +8,18 @@
 import type { Repair, Reuse } from "../context/chat.ts";
 import type { Splice } from "../engine/job.ts";
 import { type Span, tokensOf } from "../text/span.ts";
-import { exactAfter, type Island, isKept, merge, splicesOf } from "./island.ts";
+import { type Adoption, planAdoption, relocatedIn, residentOf, type Source } from "./adoption.ts";
+import { clip, exactAfter, type Island, isKept, leastSurvivors, merge, splicesOf } from "./island.ts";
 import { matchSpans } from "./match.ts";
 import { type Range, relocatedAfter, standing, within } from "./range.ts";
 import { repairIslands } from "./repair.ts";
 
 export interface Plan {
+  /**
+   * Present where cells come back that an edit alone could not keep. The sequence is then put together anew first,
+   * and islands and splices are in coordinates of what it holds then.
+   */
+  readonly adoption?: Adoption;
   /** What stays; rising in both coordinates. */
   readonly islands: readonly Island[];
   /** Ordered, disjoint, in old coordinates; the last one ends at the resident length and has tokens. */
@@ -35,8 +41,8 @@ export interface Plan {
   readonly reason: string;
 }
 
-/** A survivor run behind an edit shorter than this is recomputed: it costs more rotations than it saves. */
-export const leastSurvivors = 16;
+export { leastSurvivors };
+
 /** A common end inside a replaced region stays from this many tokens on; shorter ones are chance. */
 export const leastCommonEnd = 32;
 
@@ -47,36 +53,61 @@ export interface DiffOptions {
   readonly repair?: Repair;
   /** Resident cells that earlier edits relocated; repair reaches them too. */
   readonly relocated?: readonly Range[];
+  /** Other versions whose cells may be adopted; only under "suffix". */
+  readonly sources?: readonly Source[];
 }
 
 /** `wanted` has at least one token. */
 export function planEdit(resident: readonly Span[], wanted: readonly Span[], options: DiffOptions): Plan {
   const tokensOld = tokensOf(resident);
   const tokensNew = tokensOf(wanted);
-  const found = survivors(resident, wanted, tokensOld, tokensNew, options);
-  const relocated = relocatedAfter(options.relocated ?? [], found);
-  const repaired = repairIslands(found, relocated, wanted, options.repair ?? "none");
-  const islands = settle(repaired, tokensNew.length);
-  const splices = splicesOf(islands, tokensOld.length, tokensNew);
-  const kept = islands.filter(isKept).reduce(sumCount, 0);
+  const edit = survivors(resident, wanted, tokensOld, tokensNew, options);
+  const adoption = adoptable(resident, wanted, edit, options);
+  const found = adoption?.islands ?? edit;
+  const before = options.relocated ?? [];
+  const relocated = adoption ? relocatedIn(adoption, before) : relocatedAfter(before, found);
+  // What comes back now is not computed now: that is what it was kept for. A later request may repair it.
+  const mendable = adoption ? residentOf(adoption, relocated) : relocated;
+  const islands = settle(repairIslands(found, mendable, wanted, options.repair ?? "none"), tokensNew.length);
   const reused = islands.reduce(sumCount, 0);
-  const exactLength = exactAfter(splices, options.exactLength);
+  const reusable = found.reduce(sumCount, 0);
+  const splices = splicesOf(islands, adoption ? reusable : tokensOld.length, tokensNew);
+  // What was in front of the first edit has not moved, also where some of it is computed again.
+  const front = adoption ? adoption.kept : found.filter(isKept).reduce(sumCount, 0);
+  const kept = islands.flatMap((island) => clip(island, 0, front)).reduce(sumCount, 0);
+  const exactLength = exactAfter(splices, Math.min(options.exactLength, adoption?.kept ?? tokensOld.length));
+  const dropped = adoption ? adoption.dropped : tokensOld.length - reusable;
   const counts = {
     kept,
     relocated: reused - kept,
     computed: tokensNew.length - reused,
-    cut: tokensOld.length - reused,
-    dropped: tokensOld.length - found.reduce(sumCount, 0),
+    cut: dropped + reusable - reused,
+    dropped,
   };
   return {
+    ...(adoption && { adoption }),
     ...counts,
     islands,
     splices,
     stale: staleTokens(islands, exactLength),
     exactLength,
     relocatedRanges: within(standing(relocated, islands), exactLength, tokensNew.length),
-    reason: reasonOf(counts, tokensOld.length, wanted, options),
+    reason: reasonOf(
+      { ...counts, front, adopted: adoption?.adopted ?? 0 },
+      tokensOld.length,
+      wanted,
+      options,
+    ),
   };
+}
+
+function adoptable(
+  resident: readonly Span[],
+  wanted: readonly Span[],
+  found: readonly Island[],
+  { reuse, sources }: DiffOptions,
+): Adoption | undefined {
+  return reuse === "suffix" && sources ? planAdoption(resident, wanted, found, sources) : undefined;
 }
 
 /** Reused tokens that stand beyond the exact length, in new coordinates. */
@@ -189,19 +220,19 @@ function sumCount(sum: number, { count }: Island): number {
   return sum + count;
 }
 
+interface Counts extends Pick<Plan, "kept" | "relocated" | "computed" | "cut" | "dropped"> {
+  readonly adopted: number;
+  /** Where the edit begins, repair aside. */
+  readonly front: number;
+}
+
 function reasonOf(
-  {
-    kept,
-    relocated,
-    computed,
-    cut,
-    dropped,
-  }: Pick<Plan, "kept" | "relocated" | "computed" | "cut" | "dropped">,
+  { kept, relocated, computed, cut, dropped, adopted, front }: Counts,
   lengthOld: number,
   wanted: readonly Span[],
   { reuse, exactLength }: DiffOptions,
 ): string {
-  if (lengthOld === 0) return "Nothing was resident.";
+  if (lengthOld === 0 && adopted === 0) return "Nothing was resident.";
   if (reuse === "none") return `Reuse is "none": all ${lengthOld} resident tokens were cut.`;
   if (reuse === "prefix") {
     const why =
@@ -213,11 +244,18 @@ function reasonOf(
       : `Reuse is "prefix": it stops after ${kept} tokens, ${why}; ${cut} were cut.`;
   }
   if (kept + relocated === 0) return `None of the ${lengthOld} resident tokens could stay.`;
-  if (cut === 0 && relocated === 0) return `All ${kept} resident tokens stayed; ${computed} were appended.`;
+  const repaired = cut - dropped;
+  const survivors = repaired === 1 ? "1 survivor was" : `${repaired} survivors were`;
+  const mended = repaired > 0 ? ` ${survivors} recomputed as repair.` : "";
+  const place = `token ${front}, in ${placeOf(wanted, front)}`;
+  if (adopted > 0) {
+    return `${adopted} tokens were adopted as they were computed earlier, behind ${place}; ${dropped} resident tokens were cut.${mended}`;
+  }
+  if (dropped === 0 && relocated === 0)
+    return `All ${lengthOld} resident tokens stayed; ${computed - repaired} were appended.${mended}`;
   if (relocated === 0)
-    return `Prompt and resident text part at token ${kept}, in ${placeOf(wanted, kept)}; ${cut} resident tokens were cut.`;
-  const mended = cut > dropped ? ` ${cut - dropped} survivors were recomputed as repair.` : "";
-  return `Edited at token ${kept}, in ${placeOf(wanted, kept)}: ${dropped} resident tokens were cut and ${relocated} behind them stayed.${mended}`;
+    return `Prompt and resident text part at ${place}; ${dropped} resident tokens were cut.${mended}`;
+  return `Edited at ${place}: ${dropped} resident tokens were cut and ${relocated} behind them stayed.${mended}`;
 }
 
 /** Where a token of the prompt stands, in words; spans are counted from 1. */

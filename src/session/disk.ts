@@ -1,14 +1,25 @@
 // Sessions on disk: the cells of one that had to go are written once, and come back by reading instead of
 // computing. A cache, never the only copy of anything: whatever fails here is a line in the log, and the session
 // is computed again. One folder belongs to one model and one process. What is in a file of cells is the engine's.
-import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { EnginePort, SequencePort } from "../engine/job.ts";
-import { type Span, spanOf } from "../text/span.ts";
+import type { Span } from "../text/span.ts";
+import { type File, filesIn } from "./folder.ts";
 import { saltOf } from "./prefixes.ts";
 import type { SessionName, Version } from "./session.ts";
-import { fileNameOf, formatSidecar, markChunks, marksOf, parseSidecar, type Sidecar } from "./sidecar.ts";
+import {
+  fileNameOf,
+  formatSidecar,
+  markChunks,
+  marksOf,
+  type Sidecar,
+  spanMark,
+  spansIn,
+  tokensIn,
+  tokensMarked,
+} from "./sidecar.ts";
 
 export interface DiskOptions {
   readonly folder: string;
@@ -17,15 +28,13 @@ export interface DiskOptions {
   readonly log: (line: string) => void;
 }
 
-interface File extends Sidecar {
-  readonly name: string;
-  /** Of the cells and the sidecar. */
-  readonly bytes: number;
+/** A file, and how much of what was asked for is in it. */
+export interface Holding {
+  readonly id: string;
+  readonly tokens: number;
 }
 
 export type Loaded = Omit<Version, "exactLength">;
-
-const ours = /^([\w-]{32})\.(kv|json)(\..*)?$/;
 
 export class DiskTier {
   hits = 0;
@@ -35,8 +44,8 @@ export class DiskTier {
   #bytes = 0;
   /** Acts follow each other: one disk, and no file is read while it is replaced. */
   #acts: Promise<unknown> = Promise.resolve();
-  /** Files that are being written, or wait for it, and how often. */
-  readonly #writing = new Map<string, number>();
+  /** Files that are being written, or wait for it; one may be twice. */
+  readonly #writing = new Set<Sidecar & { readonly name: string }>();
   /** Files that are as good as deleted. */
   readonly #doomed = new Set<string>();
   #bytesPerToken = 0;
@@ -52,7 +61,7 @@ export class DiskTier {
       const probe = join(options.folder, ".probe");
       writeFileSync(probe, "");
       rmSync(probe);
-      tier.#read();
+      for (const file of filesIn(options.folder)) tier.#add(file);
     } catch (cause) {
       options.log(`No session is kept on disk: ${options.folder} cannot be used (${messageOf(cause)}).`);
       return undefined;
@@ -87,10 +96,37 @@ export class DiskTier {
   }
 
   /**
-   * Begins to write the cells before it returns, so that the caller may release them at once. Resolves, in any
-   * case, when their pages are not needed any more. `keys`: names of exact chunks.
+   * Files of the tenant that hold some of these spans, with the tokens of those: remains of the session `of`, or
+   * anonymous sessions where that is undefined. Waits for those that are being written.
    */
-  async keep(name: SessionName, version: Version, keys: readonly string[], usedAt: number): Promise<void> {
+  async holding(
+    tenant: string | undefined,
+    spans: readonly Span[],
+    of: string | undefined,
+  ): Promise<Holding[]> {
+    const salt = saltOf(tenant);
+    const isMeant = (file: Sidecar) =>
+      file.salt === salt && file.of === of && (of !== undefined || !file.named);
+    if (this.#writes(isMeant)) await this.#acts;
+    const files = Array.from(this.#files.values()).filter(
+      (file) => isMeant(file) && !this.#doomed.has(file.name),
+    );
+    if (files.length === 0) return [];
+    const marks = new Set(spans.map((span) => spanMark(salt, span)));
+    return files.map((file) => ({ id: file.id, tokens: tokensMarked(file, marks) }));
+  }
+
+  /**
+   * Begins to write the cells before it returns, so that the caller may release them at once. Resolves, in any
+   * case, when their pages are not needed any more. `keys`: names of exact chunks; `of`: see Sidecar.
+   */
+  async keep(
+    name: SessionName,
+    version: Version,
+    keys: readonly string[],
+    usedAt: number,
+    of?: string,
+  ): Promise<void> {
     const salt = saltOf(name.tenant);
     const file = fileNameOf(name.id, salt);
     const { sequence, spans, relocated } = version;
@@ -99,12 +135,18 @@ export class DiskTier {
       id: name.id,
       named: name.named,
       salt,
-      spans: spans.map(({ role, tokens }) => ({ role, count: tokens.length })),
+      of,
+      spans: spans.map((span) => ({
+        role: span.role,
+        count: span.tokens.length,
+        mark: spanMark(salt, span),
+      })),
       relocated,
       marks: marksOf(keys),
       usedAt,
     };
-    this.#writing.set(file, (this.#writing.get(file) ?? 0) + 1);
+    const writing = { ...sidecar, name: file };
+    this.#writing.add(writing);
     this.#doomed.delete(file);
     const temporary = this.#path(file, `kv.${this.#saves++}`);
     const saving = sequence.save(temporary);
@@ -113,9 +155,7 @@ export class DiskTier {
         await saving;
         await this.#enter(file, sidecar, temporary);
       } finally {
-        const left = this.#writing.get(file)! - 1;
-        if (left > 0) this.#writing.set(file, left);
-        else this.#writing.delete(file);
+        this.#writing.delete(writing);
         await rm(temporary, { force: true });
       }
     });
@@ -141,21 +181,33 @@ export class DiskTier {
     return loaded;
   }
 
-  /** False: there was nothing. They are gone when `settled` resolves. */
+  /** With its remains. False: there was nothing of it. They are gone when `settled` resolves. */
   delete({ id, tenant }: Omit<SessionName, "named">): boolean {
-    const name = fileNameOf(id, saltOf(tenant));
-    if (this.#doomed.has(name) || !(this.#files.has(name) || this.#writing.has(name))) return false;
-    this.#doomed.add(name);
+    const salt = saltOf(tenant);
+    const name = fileNameOf(id, salt);
+    const remains = () =>
+      Array.from(this.#files.values()).flatMap((file) =>
+        file.of === id && file.salt === salt ? [file.name] : [],
+      );
+    const found =
+      !this.#doomed.has(name) && (this.#files.has(name) || this.#writes((file) => file.name === name));
+    const names = [name, ...remains()];
+    if (!found && names.length === 1 && this.#writing.size === 0) return false;
+    for (const one of names) this.#doomed.add(one);
     void this.#act(`Files of session '${id}' could not be deleted`, async () => {
-      await this.#remove(name);
-      this.#doomed.delete(name);
+      // Also remains that were being written.
+      for (const one of new Set([...names, ...remains()])) {
+        await this.#remove(one);
+        this.#doomed.delete(one);
+      }
     });
-    return true;
+    return found;
   }
 
   /** Resolves when the session is not being written any more. */
   async written({ id, tenant }: Omit<SessionName, "named">): Promise<void> {
-    if (this.#writing.has(fileNameOf(id, saltOf(tenant)))) await this.#acts;
+    const name = fileNameOf(id, saltOf(tenant));
+    if (this.#writes((file) => file.name === name)) await this.#acts;
   }
 
   /** Resolves when everything asked for until now is done. */
@@ -196,7 +248,7 @@ export class DiskTier {
       sequence = await engine.load!(this.#path(file.name, "kv"));
       const tokens = sequence.tokens!();
       if (tokens.length !== tokensIn(file)) throw new Error("its sidecar tells another number of tokens");
-      return { sequence, spans: spansOf(file, tokens) };
+      return { sequence, spans: spansIn(file, tokens) };
     } catch (cause) {
       sequence?.release();
       // A full pool says nothing against the file.
@@ -213,36 +265,13 @@ export class DiskTier {
     for (const kind of ["json", "json.tmp", "kv"]) await rm(this.#path(name, kind), { force: true });
   }
 
+  #writes(is: (file: Sidecar & { readonly name: string }) => boolean): boolean {
+    return Array.from(this.#writing).some(is);
+  }
+
   #add(file: File): void {
     this.#files.set(file.name, file);
     this.#bytes += file.bytes;
-  }
-
-  #read(): void {
-    const names = new Set<string>();
-    for (const entry of readdirSync(this.options.folder)) {
-      const [, name, kind, rest] = ours.exec(entry) ?? [];
-      if (name && kind && !rest) names.add(name);
-      // What was being written when a process ended.
-      else if (name) rmSync(join(this.options.folder, entry), { force: true });
-    }
-    const files = Array.from(names).flatMap((name) => this.#readOne(name) ?? []);
-    for (const file of files.sort((a, b) => a.usedAt - b.usedAt)) this.#add(file);
-  }
-
-  #readOne(name: string): File | undefined {
-    try {
-      const text = readFileSync(this.#path(name, "json"), "utf8");
-      const { size } = statSync(this.#path(name, "kv"));
-      const sidecar = parseSidecar(text);
-      if (sidecar && fileNameOf(sidecar.id, sidecar.salt) === name) {
-        return { ...sidecar, name, bytes: size + text.length };
-      }
-    } catch {
-      // One of the two is missing or cannot be read: neither is of use.
-    }
-    for (const kind of ["json", "kv"]) rmSync(this.#path(name, kind), { force: true });
-    return undefined;
   }
 
   #path(name: string, kind: string): string {
@@ -256,18 +285,6 @@ export class DiskTier {
     this.#acts = done;
     return done;
   }
-}
-
-function tokensIn({ spans }: Pick<Sidecar, "spans">): number {
-  return spans.reduce((sum, { count }) => sum + count, 0);
-}
-
-function spansOf({ spans }: Pick<Sidecar, "spans">, tokens: Int32Array): Span[] {
-  let at = 0;
-  return spans.map(({ role, count }) => {
-    at += count;
-    return spanOf(role, tokens.slice(at - count, at));
-  });
 }
 
 function messageOf(cause: unknown): string {

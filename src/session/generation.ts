@@ -7,7 +7,7 @@ import { lengthOf } from "../text/span.ts";
 import type { JobEnd } from "./session.ts";
 import type { Lease, Sessions } from "./sessions.ts";
 
-export type GenerationOptions = Pick<Job, "sampling" | "maxTokens" | "stopTokens" | "top">;
+export type GenerationOptions = Pick<Job, "sampling" | "maxTokens" | "stopTokens" | "top" | "constraint">;
 
 export class Generation {
   readonly #generated: number[] = [];

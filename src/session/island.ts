@@ -11,6 +11,9 @@ export interface Island {
   readonly count: number;
 }
 
+/** A survivor run behind an edit shorter than this is recomputed: it costs more rotations than it saves. */
+export const leastSurvivors = 16;
+
 /** The splices that leave exactly `islands` standing; `islands` rise in both coordinates and do not touch. */
 export function splicesOf(islands: readonly Island[], lengthOld: number, wanted: Int32Array): Splice[] {
   const splices: Splice[] = [];

@@ -98,16 +98,17 @@ export class Reply {
       if (done) break;
       this.#completionTokens++;
       const ended = generation.stopTokens.has(value.token);
-      const delta = ended ? undefined : speech.push(value);
-      if (delta) yield delta;
+      if (!ended) yield* speech.push(value);
       if (ended || speech.stopped) {
         this.#finish = "stop";
         break;
       }
       next = tokens.next();
     }
-    const rest = speech.flush();
-    if (rest) yield rest;
+    yield* speech.flush();
+    // Half a call is told from a whole one by nothing but the reason; where there was no end, that is "length".
+    if (speech.calls === "broken") this.#finish = "length";
+    else if (speech.calls === "complete" && this.#finish === "stop") this.#finish = "tool_calls";
   }
 
   /** Makes room before the engine has to refuse. Cut cells count as free, but for those that an undo keeps. */

@@ -2,13 +2,17 @@
 // leading spans of sessions that had to go. Every exact cell of them is in one index, so whoever begins with
 // the same tokens shares them. Bookkeeping only: which session serves a request is choice.ts's, when one has to
 // go is sessions.ts's.
-import { tokensOf, truncate } from "../text/span.ts";
+import type { EnginePort } from "../engine/job.ts";
+import { type Span, tokensOf, truncate } from "../text/span.ts";
 import { type ChunkHash, type Found, PrefixIndex } from "./prefixes.ts";
+import { remainsOf } from "./remains.ts";
 import { Session, type Version } from "./session.ts";
 
 /** A leading span shorter than this is computed again soon enough. */
 const leastLead = 128;
 const leadsMax = 4;
+/** Versions of remains, of all sessions; each is one sequence. */
+const remainsMax = 64;
 
 export interface ResidentsOptions {
   /** Tokens per page. */
@@ -18,6 +22,9 @@ export interface ResidentsOptions {
   readonly hash?: ChunkHash | undefined;
 }
 
+/** Cells that may be adopted, as they are now. */
+export type Source = Pick<Version, "sequence" | "spans">;
+
 export class Residents {
   /** Least recently used first. */
   readonly #sessions = new Map<string, Session>();
@@ -25,6 +32,8 @@ export class Residents {
   readonly #undoable = new Set<Session>();
   /** Leading spans and their tenants, oldest first. */
   readonly #leads = new Map<Version, string | undefined>();
+  /** Remains and whose they are, oldest first. */
+  readonly #remains = new Map<Version, Session>();
   readonly #prefixes: PrefixIndex<Version>;
 
   constructor(private readonly options: ResidentsOptions) {
@@ -65,6 +74,7 @@ export class Residents {
     if (this.holds(session)) this.#sessions.delete(keyOf(session.id, session.tenant));
     this.#prefixes.delete(session);
     this.forgetPrevious(session);
+    this.forgetRemains(session);
   }
 
   /** The longest exact beginning of `wanted` that somebody of the tenant holds now. */
@@ -122,9 +132,64 @@ export class Residents {
     return length;
   }
 
-  /** The idle session used longest ago. */
-  oldestIdle(): Session | undefined {
-    for (const session of this.#sessions.values()) if (!session.busy) return session;
+  /** What the edit to `wanted` takes out of an idle session is kept apart. */
+  keepRemains(session: Session, wanted: readonly Span[], engine: Pick<EnginePort, "create">): void {
+    if (this.options.undoMax === 0) return;
+    const held = new Set(session.remains.flatMap(({ spans }) => spans.map(({ key }) => key)));
+    const { spans, ranges } = remainsOf(session.spans, wanted, (key) => held.has(key));
+    if (ranges.length === 0) return;
+    const sequence = engine.create();
+    for (const { start, end } of ranges) sequence.adopt(session.sequence, start, end);
+    this.addRemains(session, { sequence, spans });
+  }
+
+  addRemains(session: Session, { sequence, spans }: Source): void {
+    const version = { sequence, spans, relocated: [], exactLength: 0 };
+    session.remains.push(version);
+    this.#remains.set(version, session);
+    if (this.#remains.size > remainsMax) this.takeOldestRemains()?.version.sequence.release();
+  }
+
+  /** They are the caller's to release. Undefined: there are none. */
+  takeOldestRemains(): { readonly version: Version; readonly session: Session } | undefined {
+    for (const [version, session] of this.#remains) {
+      this.#remains.delete(version);
+      session.remains.splice(session.remains.indexOf(version), 1);
+      return { version, session };
+    }
+    return undefined;
+  }
+
+  forgetRemains(session: Session): void {
+    for (const version of session.remains) this.#remains.delete(version);
+    session.forgetRemains();
+  }
+
+  /**
+   * Whose cells a session may adopt: its own version before the last edit and its remains, and if it is
+   * anonymous, those of idle anonymous sessions that begin with the same two spans: branches of one conversation.
+   */
+  sourcesFor(session: Session, wanted: readonly Span[]): Source[] {
+    const isBranch = (other: Session) =>
+      !other.named &&
+      !other.busy &&
+      other.tenant === session.tenant &&
+      wanted.length > 2 &&
+      [0, 1].every((place) => other.spans[place]?.key === wanted[place]!.key);
+    const others = session.named ? [] : Array.from(this.#sessions.values()).filter(isBranch);
+    return [session, ...others.filter((other) => other !== session)].flatMap((one) => this.sourcesOf(one));
+  }
+
+  /** The session's own cells, its version before the last edit, its remains. */
+  sourcesOf(session: Session): Source[] {
+    return [session, session.previous, ...session.remains.toReversed()].flatMap((version) =>
+      version && version.spans.length > 0 ? [{ sequence: version.sequence, spans: version.spans }] : [],
+    );
+  }
+
+  /** The idle session used longest ago, `spared` aside. */
+  oldestIdle(spared?: Session): Session | undefined {
+    for (const session of this.#sessions.values()) if (!session.busy && session !== spared) return session;
     return undefined;
   }
 

@@ -36,6 +36,8 @@ export class Session implements Version, SessionName {
   readonly tenant: string | undefined;
   /** The version before the last edit that took something away; shares its pages with this one. */
   previous: Version | undefined;
+  /** Cells of spans that edits took out, oldest first; kept apart, for whoever wants those spans again. */
+  readonly remains: Version[] = [];
   /** A file on disk holds exactly these cells. */
   saved = false;
   /** Busy, but waiting for room in the pool. */
@@ -165,6 +167,15 @@ export class Session implements Version, SessionName {
     this.saved = false;
   }
 
+  /** While idle: other cells, put together from these and others. */
+  assembled(sequence: SequencePort, { spans, relocated }: Content): void {
+    this.held.release();
+    this.held = sequence;
+    this.#spans = spans;
+    this.#relocated = relocated;
+    this.saved = false;
+  }
+
   /** While idle: remembers the cells as they are now. */
   remember(): void {
     this.forgetPrevious();
@@ -189,10 +200,15 @@ export class Session implements Version, SessionName {
     this.previous = undefined;
   }
 
+  forgetRemains(): void {
+    for (const { sequence } of this.remains.splice(0)) sequence.release();
+  }
+
   /** Ends the job, if there is one, and gives all cells back. */
   release(): void {
     this.#abort?.();
     this.forgetPrevious();
+    this.forgetRemains();
     this.held.release();
   }
 

@@ -3,19 +3,22 @@
 // because the pool is full, least recently used first; where there is a disk tier their cells go there and are
 // brought back. It plans edits but runs no jobs.
 import { randomUUID } from "node:crypto";
-import type { EnginePort } from "../engine/job.ts";
+import type { EnginePort, SequencePort } from "../engine/job.ts";
 import { pocketError } from "../errors.ts";
 import { tokensOf, truncate } from "../text/span.ts";
-import { type CheckoutRequest, choose, isUndone, nameOf, planFor } from "./choice.ts";
+import { assemble, contentOf } from "./assembly.ts";
+import { type CheckoutRequest, choose, comingFor, isUndone, nameOf, planFor } from "./choice.ts";
 import { type Plan, planEdit } from "./diff.ts";
 import type { DiskTier } from "./disk.ts";
 import { Graves } from "./graves.ts";
 import { IdleRepair } from "./idle.ts";
 import { infoOf, mapOf, type SessionInfo, type SessionMap, type SessionStats, Totals } from "./numbers.ts";
 import type { ChunkHash } from "./prefixes.ts";
+import { within } from "./range.ts";
 import { Recall } from "./recall.ts";
+import { lastingTokens } from "./remains.ts";
 import { nextRepair } from "./repair.ts";
-import { keyOf, Residents } from "./residents.ts";
+import { keyOf, Residents, type Source } from "./residents.ts";
 import { Room } from "./room.ts";
 import { type JobEnd, Session } from "./session.ts";
 
@@ -43,8 +46,6 @@ export interface Lease {
 
 /** An edit that drops less than this is not worth an undo. */
 const leastUndone = 64;
-/** A prompt waits for another one to be computed if that saves it so many tokens. */
-const leastAwaited = 512;
 
 export class Sessions {
   readonly #residents: Residents;
@@ -53,7 +54,6 @@ export class Sessions {
   readonly #graves = new Graves();
   readonly #room: Room;
   readonly #recall: Recall | undefined;
-  #checkedIn: (() => void)[] = [];
   /** Leases that are out, and checkouts under way. */
   #active = 0;
 
@@ -114,7 +114,7 @@ export class Sessions {
     this.#idle?.pause();
     try {
       const recalled = this.#recall && (await this.#recall.find(request));
-      const coming = this.#coming(request);
+      const coming = comingFor(this.#residents, request);
       if (coming) await Promise.race([coming.filled(), aborted(request.signal)]);
       const lease = this.#begin(request, recalled);
       if (request.forget) await this.options.disk?.settled();
@@ -126,13 +126,13 @@ export class Sessions {
   }
 
   /** Never throws: the one way back for a session, after success, error or abort. */
-  checkin({ session, plan }: Lease, end: JobEnd): void {
+  checkin({ session, plan, request }: Lease, end: JobEnd): void {
     const inStep = session.end(end);
     if (end.edited !== "no") this.#totals.add(plan);
-    if (!inStep) this.#drop(session);
+    if (!inStep || request.fork) this.#drop(session);
     else if (this.#residents.holds(session)) this.#residents.touch(session);
     this.#room.shrink(this.options.max);
-    for (const wake of this.#checkedIn.splice(0)) wake();
+    this.#room.wake();
     this.#ended();
   }
 
@@ -147,22 +147,7 @@ export class Sessions {
    */
   async makeRoom({ session }: Lease, signal: AbortSignal): Promise<boolean> {
     this.#totals.preemptions++;
-    if (await this.#room.relieve()) return true;
-    const working = Array.from(this.#residents.values()).some(
-      (other) => other !== session && other.busy && !other.waiting,
-    );
-    if (!working) return false;
-    session.waiting = true;
-    await new Promise<void>((resolve) => {
-      const wake = () => {
-        signal.removeEventListener("abort", wake);
-        resolve();
-      };
-      this.#checkedIn.push(wake);
-      signal.addEventListener("abort", wake);
-    });
-    session.waiting = false;
-    return true;
+    return this.#room.find(session, signal);
   }
 
   /** The last way to find room: gives up the session's own cells, whose pages may be half dead. */
@@ -202,21 +187,51 @@ export class Sessions {
   #begin(request: CheckoutRequest, recalled: Session | undefined): Lease {
     const notes: string[] = [];
     const session = this.#chosen(request, recalled, notes);
-    const now = planFor(session, request);
-    const before = request.forget ? undefined : session.previous && planFor(session.previous, request);
+    const sources = request.forget ? undefined : this.#sources(session, request);
+    const now = planFor(session, request, sources);
+    const before = request.forget
+      ? undefined
+      : session.previous && planFor(session.previous, request, sources);
     const undone = before !== undefined && isUndone(before, now);
     const plan = undone ? before : now;
     if (undone) notes.push("The cells from before the last edit came back.");
     if (undone) this.#residents.undo(session);
-    else if (request.forget) notes.push(...this.#forget(session, plan, request));
-    // What a later edit drops without moving anything is not worth more than a version that is kept already.
-    else if (plan.dropped >= leastUndone && (plan.relocated > 0 || !session.previous)) {
-      this.#residents.remember(session);
+    const cells = this.#assemble(session, plan, sources);
+    if (request.forget) notes.push(...this.#forget(session, plan, request));
+    else if (!undone) this.#remember(session, plan, request);
+    if (plan.adoption && cells) {
+      session.assembled(cells, contentOf(plan.adoption, request.wanted, session.relocated));
     }
     session.begin(request.wanted, plan, request.abort);
     this.#residents.touch(session);
-    this.#room.shrink(this.options.max);
+    // A fork is gone soon, and nobody has to go for it.
+    if (!request.fork) this.#room.shrink(this.options.max);
     return { session, plan: { ...plan, reason: [...notes, plan.reason].join(" ") }, request };
+  }
+
+  #assemble(session: Session, { adoption }: Plan, sources: readonly Source[] = []): SequencePort | undefined {
+    try {
+      return adoption && assemble(session.sequence, adoption, sources);
+    } catch (cause) {
+      if (!this.#residents.holds(session)) session.release();
+      throw cause;
+    }
+  }
+
+  /** A side question adopts from nobody: named sessions share with nobody else. */
+  #sources(session: Session, { fork, wanted }: CheckoutRequest): Source[] {
+    return fork ? [] : this.#residents.sourcesFor(session, wanted);
+  }
+
+  /** Keeps what the edit takes away, as far as somebody may want it back. */
+  #remember(session: Session, { dropped, relocated }: Plan, { wanted }: CheckoutRequest): void {
+    if (dropped < leastUndone) return;
+    const lasting = lastingTokens(session.spans, wanted);
+    this.#residents.keepRemains(session, wanted, this.engine);
+    // What is dropped without anything moving, or because a trailer changed, is not worth more than a version
+    // that is kept already.
+    const isEdit = relocated > 0 && lasting >= leastUndone;
+    if (isEdit || !session.previous) this.#residents.remember(session);
   }
 
   #chosen(request: CheckoutRequest, recalled: Session | undefined, notes: string[]): Session {
@@ -226,7 +241,7 @@ export class Sessions {
     if (recalled && source === recalled) notes.push(`${recalled.sequence.length} tokens came from disk.`);
     if (choice.kind === "session") return choice.session;
     // A name that is taken by a busy session is left to it; this request then goes on under a new one.
-    const named = name !== undefined && this.#residents.get(name, tenant) === undefined;
+    const named = name !== undefined && !request.fork && this.#residents.get(name, tenant) === undefined;
     const id = named ? name : `anon-${randomUUID()}`;
     const why = named && this.#graves.take(keyOf(id, tenant));
     if (why) notes.push(`Session ${id} ${why}.`);
@@ -235,12 +250,14 @@ export class Sessions {
     notes.push(`Shares ${count} tokens with ${nameOf(holder)}.`);
     // The holder's spans may be behind its cells by an answer under way; the wanted ones are the same tokens.
     const spans = truncate(wanted, count);
-    return new Session({ id, named, tenant }, holder.sequence.fork(count), spans);
+    const relocated = within(holder.relocated, 0, count);
+    return new Session({ id, named, tenant }, holder.sequence.fork(count), spans, relocated);
   }
 
   /** Before an edit that nothing resident is to remember; says what cannot be forgotten here. */
   #forget(session: Session, { kept }: Plan, { tenant, wanted }: CheckoutRequest): string[] {
     this.#residents.forgetPrevious(session);
+    this.#residents.forgetRemains(session);
     this.#residents.forgetLeads(tenant, tokensOf(wanted));
     this.options.disk?.delete(session);
     const other = this.#residents.find(tenant, tokensOf(session.spans), session);
@@ -248,18 +265,6 @@ export class Sessions {
     return [
       `${other.count - kept} of the tokens that go stay with ${nameOf(other.holder)}, which shares them.`,
     ];
-  }
-
-  /** A session whose prompt is being computed now and will be worth waiting for. */
-  #coming(request: CheckoutRequest): Session | undefined {
-    const { name, reuse, tenant } = request;
-    const named = name === undefined ? undefined : this.#residents.get(name, tenant);
-    if (reuse === "none" || (named && !named.busy)) return undefined;
-    const wanted = tokensOf(request.wanted);
-    const coming = this.#residents.findComing(tenant, wanted);
-    if (!coming || coming.count * 2 < coming.holder.exactTokens.length) return undefined;
-    const here = this.#residents.find(tenant, wanted)?.count ?? 0;
-    return coming.count - here >= leastAwaited ? coming.holder : undefined;
   }
 
   #nextWork(most: number): { session: Session; range: { start: number; end: number } } | undefined {

@@ -27,6 +27,21 @@ export function following(tokens: readonly number[]): number {
   return hash % scriptedVocab;
 }
 
+/** With a mask: the next token that it allows, counting up and around. */
+export function allowedFrom(token: number, mask: Int32Array | undefined, vocab: number): number {
+  if (!mask) return token;
+  const isAllowed = (id: number) => ((mask[id >> 5] ?? 0) >>> (id & 31)) & 1;
+  for (let step = 0; step < vocab; step++) {
+    const id = (token + step) % vocab;
+    if (isAllowed(id)) return id;
+  }
+  throw new Error("The mask allows nothing.");
+}
+
+function sampled(cells: readonly Cell[], mask: Int32Array | undefined): number {
+  return allowedFrom(following(cells.map((cell) => cell.token)), mask, scriptedVocab);
+}
+
 export class ScriptedRunner implements Runner {
   readonly sequences = new Map<number, Cell[]>();
   /** Entries of every step so far. */
@@ -208,7 +223,7 @@ export class ScriptedRunner implements Runner {
     const open = cells.some((cell) => !cell.filled);
     if (entry.sample && open) throw pocketError("BAD_ARGUMENT", "Sampled while a gap is open.");
     return {
-      token: entry.sample ? following(cells.map((cell) => cell.token)) : -1,
+      token: entry.sample ? sampled(cells, entry.sample.mask) : -1,
       logprob: 0,
       topTokens: new Int32Array(0),
       topLogprobs: new Float32Array(0),

@@ -11,14 +11,14 @@ test("thirty-two bad clients, a tiny pool and a faulty runner leave nothing behi
   expect(outcome.wrongs).toEqual([]);
   const { counts, faults, bills, house, replayed } = outcome;
   // The soak did what it is for.
-  expect(counts.answered).toBeGreaterThan(200);
-  expect(counts.left).toBeGreaterThan(20);
-  expect(counts.deletes).toBeGreaterThan(20);
+  expect(counts.answered).toBeGreaterThan(50);
+  expect(counts.left).toBeGreaterThan(4);
+  expect(counts.deletes).toBeGreaterThan(4);
   expect(faults.steps).toBeGreaterThan(0);
   expect(faults.splices).toBeGreaterThan(0);
   expect(bills.relocated).toBeGreaterThan(0);
-  expect(house.evictions).toBeGreaterThan(50);
-  expect(house.diskHits).toBeGreaterThan(10);
+  expect(house.evictions).toBeGreaterThan(4);
+  expect(house.diskHits).toBeGreaterThan(1);
   expect(house.repairedTokens).toBeGreaterThan(0);
   expect(replayed).toBe(60);
 }, 180_000);

@@ -58,6 +58,7 @@ export async function openHouse({
     activations: "f32",
     "sampling.repetition_penalty": "1",
     "sampling.temperature": "0",
+    repair: "none",
     idle_repair: "false",
     threads: "2",
     ...flags,

@@ -4,11 +4,13 @@ import { expect, test } from "vitest";
 import { catalogMessage } from "../../src/context/catalog.ts";
 import { compactBlock } from "../../src/context/compact.ts";
 import { Compressor } from "../../src/context/compressor.ts";
+import { expandBlock } from "../../src/context/expand.ts";
 import { conversationOf } from "../context/scripted-chat.ts";
 import { ask, localChat, long, says, system, user } from "../session/local-chat.ts";
 
-test("the compressor recomputes only its instruction, the agent only the memory and its new turn", async () => {
-  const { chat } = localChat(says("I look.", "Read: nothing of note.", "I go on."), { context: 32_768 });
+/** An agent's conversation of eight exchanges on a local session. */
+function scene(...answers: string[]) {
+  const { chat } = localChat(says(...answers), { context: 32_768 });
   const tokensOf = (messages: Parameters<typeof chat.applyTemplate>[0]) =>
     chat.applyTemplate(messages).tokens.length;
   const bare = tokensOf([user("")]);
@@ -29,6 +31,15 @@ test("the compressor recomputes only its instruction, the agent only the memory 
     ...history.messages(),
     catalogMessage(history, { used: history.tokens, limit: 32_768 }),
   ];
+  return { chat, tokensOf, conversation, history, request };
+}
+
+test("the compressor recomputes only its instruction, the agent only the memory and its new turn", async () => {
+  const { chat, tokensOf, conversation, history, request } = scene(
+    "I look.",
+    "Read: nothing of note.",
+    "I go on.",
+  );
   await ask(chat, { messages: request() });
 
   const before = history.messages();
@@ -51,4 +62,41 @@ test("the compressor recomputes only its instruction, the agent only the memory 
   expect(next.bill.relocated).toBeGreaterThan(0.9 * survivors);
   const fresh = tokensOf([done!.memory.message]) + tokensOf(request().slice(-1));
   expect(next.bill.computed).toBeLessThanOrEqual(fresh);
+});
+
+test("under its name too: a second compaction and an expand compute what is new, though cells are approximate", async () => {
+  const answers = [
+    "I look.",
+    "Read: nothing of note.",
+    "I go on.",
+    "Nothing there either.",
+    "I go on.",
+    "So.",
+  ];
+  const { chat, tokensOf, conversation, history, request } = scene(...answers);
+  const agent = () => ask(chat, { messages: request(), session: "agent" });
+  const compressor = new Compressor({ chat, answer: { session: "agent" } });
+  const compact = async (range: string) => {
+    const limit = 32_768;
+    const { done, finishes, text } = await compactBlock(range, { conversation, compressor, limit });
+    expect(done, text).toBeDefined();
+    return finishes[0]!;
+  };
+  await agent();
+  await compact('{"start":"b002","end":"b003"}');
+  const edited = await agent();
+  expect(edited.bill.stale).toBeGreaterThan(1000);
+  const before = chat.inspect("agent");
+  const { bill } = await compact('{"start":"b005","end":"b006"}');
+  expect(bill.stale).toBeGreaterThan(300);
+  // The instruction is all that is new.
+  expect(bill.computed).toBeLessThan(tokensOf([user("x".repeat(1200))]));
+  expect(chat.inspect("agent")).toEqual(before);
+  await agent();
+  const { done } = expandBlock('{"tag":"ctx-0001"}', { conversation, limit: 32_768, pending: 0 });
+  const copies = done!.apply().reduce((sum, { tokens }) => sum + tokens, 0);
+  expect(history.blocks.at(-1)!.kind).toBe("exchange");
+  const expanded = await agent();
+  expect(expanded.bill.relocated).toBeGreaterThan(copies);
+  expect(expanded.bill.computed).toBeLessThanOrEqual(tokensOf(request().slice(-1)) + 32);
 });

@@ -219,13 +219,13 @@ describe("the Pocket Context Agent", () => {
     expect(tally.compressor.promptTokens).toBeGreaterThan(1000);
   });
 
-  test("leaves its session to the agent: the compressor names none", async () => {
+  test("leaves its session to the agent: the compressor asks on a fork of it", async () => {
     const lines = [...three, { calls: [call("compact_block", { start: "b001", end: "b002" })] }];
     const { chat, loop } = pca(lines, { answer: { session: "agent", temperature: 0 } });
     await loop.run();
-    expect(chat.requests.map(({ session }) => session)).toEqual([
-      ...["agent", "agent", "agent", "agent", undefined, "agent"],
-    ]);
+    expect(chat.requests.map(({ session }) => session)).toEqual(Array(6).fill("agent"));
+    const forks = chat.requests.map(({ fork }) => fork ?? false);
+    expect(forks).toEqual([false, false, false, false, true, false]);
     expect(chat.requests.every(({ temperature }) => temperature === 0)).toBe(true);
   });
 

@@ -33,6 +33,7 @@ export const typeOnlyArrows: readonly (readonly [string, string])[] = [["src/ses
 export const packages: readonly { readonly name: RegExp; readonly rooms: readonly string[] }[] = [
   { name: /^(fastify|@fastify\/.*|fastify-type-provider-zod)$/, rooms: ["src/server"] },
   { name: /^@huggingface\//, rooms: ["src/text", "models"] },
+  { name: /^@mlc-ai\//, rooms: ["src/text"] },
   { name: /^(node:)?https?$/, rooms: ["src/server", "src/commands", "models"] },
   { name: /^(commander|cli-progress|close-with-grace)$/, rooms: ["src/commands", "src/main"] },
 ];

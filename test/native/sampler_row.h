@@ -21,9 +21,10 @@ inline Row randomRow(int32_t vocab, uint32_t seed, float spread = 3) {
 }
 
 inline pocket::Sampled sample(Row row, const pocket::Sampling& sampling, const std::vector<int32_t>& history = {},
-                              int32_t generatedFrom = 0) {
+                              int32_t generatedFrom = 0, const pocket::Mask& mask = {}) {
   pocket::Sampler sampler(static_cast<int32_t>(row.size()));
-  return sampler.sample(row.data(), sampling, {history.data(), static_cast<int32_t>(history.size()), generatedFrom});
+  return sampler.sample(row.data(), sampling, {history.data(), static_cast<int32_t>(history.size()), generatedFrom},
+                        mask);
 }
 
 inline pocket::Sampling warm(float temperature) {

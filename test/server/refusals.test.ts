@@ -51,9 +51,24 @@ const refused: [string, object, string][] = [
   [
     "a schema for the answer",
     { response_format: { type: "json_schema", json_schema: {} } },
-    "response_format.type",
+    "response_format.json_schema.schema",
   ],
-  ["a forced tool", { tool_choice: "required" }, "tool_choice"],
+  ["an answer in another format", { response_format: { type: "grammar" } }, "response_format.type"],
+  ["a choice that is none", { tool_choice: "any" }, "tool_choice"],
+  [
+    "a choice of a tool that was not offered",
+    {
+      tools: [{ type: "function", function: { name: "f" } }],
+      tool_choice: { type: "function", function: { name: "g" } },
+    },
+    "tool_choice.function.name",
+  ],
+  [
+    "tools together with a format",
+    { tools: [{ type: "function", function: { name: "f" } }], response_format: { type: "json_object" } },
+    "response_format",
+  ],
+  ["a forced tool without tools", { tool_choice: "required" }, "tool_choice"],
   ["a stream that is no boolean", { stream: "yes" }, "stream"],
   ["an unknown reuse", { pocket: { reuse: "all" } }, "pocket.reuse"],
   ["a repair of 0", { pocket: { repair: 0 } }, "pocket.repair"],

@@ -5,6 +5,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import { Answer } from "../../src/engine/answer.ts";
 import type { EnginePort, Generated, Job, SequencePort } from "../../src/engine/job.ts";
 import { pocketError } from "../../src/errors.ts";
+import { allowedFrom } from "../engine/scripted-runner.ts";
 
 interface Cell {
   readonly token: number;
@@ -176,9 +177,11 @@ export class FakeSequence implements SequencePort {
       this.#edit(job);
       await this.#prefill(stopIfLeft);
       for (let count = 0; count < job.maxTokens; ) {
-        const token = this.engine.model(this.all);
+        const wanted = this.engine.model(this.all);
+        const token = allowedFrom(wanted, job.constraint?.mask(), 4096);
+        job.constraint?.accept(token);
         answer.push({ token, logprob: -0.5, top: [{ token, logprob: -0.5 }].slice(0, job.top) });
-        if (++count === job.maxTokens || job.stopTokens.has(token)) break;
+        if (++count === job.maxTokens || job.stopTokens.has(token) || job.constraint?.terminated) break;
         this.#append(token);
         await this.engine.step();
         stopIfLeft();

@@ -55,6 +55,8 @@ describe("a full pool", () => {
     const first = chat.chat({ messages: [user(filler("a", 300))], session: "a", maxTokens: 30 });
     await first.next();
     const second = finish(chat.chat({ messages: [user(filler("b", 300))], session: "b", maxTokens: 30 }));
+    // Its checkout comes after whatever is prepared for it, but before any step of the other one.
+    await new Promise<void>((resolve) => process.nextTick(resolve));
     expect(chat.list().map(({ id }) => id)).toContain("b");
     await finish(first);
     expect(await second).toMatchObject({ completionTokens: 30 });

@@ -89,4 +89,18 @@ describe("repair", () => {
     });
     expect(plan).toMatchObject({ kept: 580, computed: 9 });
   });
+
+  it("in front of the edit is billed as computed there; what did not move is kept", () => {
+    const plan = planEdit(resident, [...resident, message("user", 9, 9)], {
+      reuse: "suffix",
+      exactLength: 100,
+      relocated: [{ start: 100, end: 400 }],
+      repair: 200,
+    });
+    expect(plan).toMatchObject({ kept: 380, relocated: 0, computed: 209, cut: 200, dropped: 0 });
+    expect(plan.exactLength).toBe(300);
+    expect(plan.reason).toBe(
+      "All 580 resident tokens stayed; 9 were appended. 200 survivors were recomputed as repair.",
+    );
+  });
 });

@@ -1,0 +1,127 @@
+// What a run cost, made from its events, live ones or stored: a line per turn, a line per compaction, sums. What
+// reuse of the common prefix alone would have computed is the bill's own split: everything behind the first edit.
+import type { Database } from "better-sqlite3";
+import type { AnswerFinished } from "../context/answer.ts";
+import { exportRun } from "../context/export.ts";
+import type { AgentEvent, Outcome } from "./events.ts";
+import { emptyTally, type Tally, tallied } from "./tally.ts";
+
+export interface TurnCost {
+  readonly turn: number;
+  /** Prompt tokens, and where they came from. */
+  readonly input: number;
+  readonly kept: number;
+  readonly relocated: number;
+  readonly computed: number;
+  /** What would have been computed if only the common prefix were reused. */
+  readonly prefixOnly: number;
+  readonly output: number;
+  readonly ms: number;
+}
+
+export interface CompactionCost {
+  readonly tag: string;
+  readonly memory: string;
+  readonly replaced: readonly string[];
+  readonly tokensBefore: number;
+  readonly tokensAfter: number;
+  /** Prompt tokens that the compressor's calls computed, and milliseconds they took. */
+  readonly computed: number;
+  readonly ms: number;
+}
+
+/** `outcome`: of the last time it ran; stopped: it can be resumed; open: it is under way, or its process died. */
+export interface RunReport {
+  readonly outcome: Outcome | "stopped" | "open";
+  readonly answer?: string;
+  /** Why it stopped. */
+  readonly why?: string;
+  readonly turns: readonly TurnCost[];
+  readonly compactions: readonly CompactionCost[];
+  readonly expands: number;
+  /** Of the compressor's last task, whether anything came of it or not. */
+  readonly compression: Pick<CompactionCost, "computed" | "ms">;
+  readonly tally: Tally;
+  /** Prompt tokens computed over all calls, and what prefix reuse alone would have computed. */
+  readonly computed: number;
+  readonly prefixOnly: number;
+}
+
+export const emptyReport: RunReport = {
+  outcome: "open",
+  turns: [],
+  compactions: [],
+  expands: 0,
+  compression: { computed: 0, ms: 0 },
+  tally: emptyTally,
+  computed: 0,
+  prefixOnly: 0,
+};
+
+/** The report with one more event. */
+export function reported(report: RunReport, event: AgentEvent): RunReport {
+  switch (event.type) {
+    case "turn-started": {
+      const { answer: _, why: __, ...rest } = report;
+      return { ...rest, outcome: "open" };
+    }
+    case "answer-finished": {
+      const turns = [...report.turns, turnCost(report.turns.length + 1, event.finish)];
+      return counted({ ...report, turns, tally: tallied(report.tally, "agent", event.finish) });
+    }
+    case "compressor-finished": {
+      const sum = (pick: (finish: AnswerFinished) => number) =>
+        event.finishes.reduce((total, finish) => total + pick(finish), 0);
+      const compression = {
+        computed: sum(({ bill }) => bill.computed),
+        ms: sum(({ promptMs, generateMs }) => promptMs + generateMs),
+      };
+      const count = (tally: Tally, finish: AnswerFinished) => tallied(tally, "compressor", finish);
+      return counted({ ...report, compression, tally: event.finishes.reduce(count, report.tally) });
+    }
+    case "block-compacted": {
+      const { type: _, ...compaction } = event;
+      return { ...report, compactions: [...report.compactions, { ...compaction, ...report.compression }] };
+    }
+    case "block-expanded":
+      return { ...report, expands: report.expands + 1 };
+    case "run-finished":
+      return { ...report, outcome: event.outcome, answer: event.answer };
+    case "run-stopped":
+      return { ...report, outcome: "stopped", why: event.message };
+    default:
+      return report;
+  }
+}
+
+/** Of a stored run. Throws RUN_NOT_FOUND. */
+export function readReport(database: Database, run: string): RunReport {
+  let report = emptyReport;
+  for (const event of storedEvents(database, run)) report = reported(report, event);
+  return report;
+}
+
+/** The events of a stored run, in order. Throws RUN_NOT_FOUND. */
+export function* storedEvents(database: Database, run: string): Generator<AgentEvent, void, undefined> {
+  for (const line of exportRun(database, run)) {
+    if (!line.startsWith('{"type":"event"')) continue;
+    const { body } = JSON.parse(line) as { readonly body: AgentEvent };
+    yield body;
+  }
+}
+
+function counted(report: RunReport): RunReport {
+  const { agent, compressor } = report.tally;
+  const computed = agent.computed + compressor.computed;
+  return { ...report, computed, prefixOnly: computed + agent.relocated + compressor.relocated };
+}
+
+function turnCost(
+  turn: number,
+  { promptTokens, completionTokens, bill, promptMs, generateMs }: AnswerFinished,
+) {
+  const { kept, relocated, computed } = bill;
+  const prefixOnly = relocated + computed;
+  const ms = promptMs + generateMs;
+  return { turn, input: promptTokens, kept, relocated, computed, prefixOnly, output: completionTokens, ms };
+}

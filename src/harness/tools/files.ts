@@ -1,0 +1,154 @@
+// Reading, writing and editing files of the workspace. Text only; a file is changed by replacing a string that
+// occurs once, so that an edit never lands in the wrong place. Written beside and renamed, so that a reader sees
+// the old file or the new one.
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { dirname } from "node:path";
+import type { AgentTool } from "../tool.ts";
+import { agentTool, Refused } from "./arguments.ts";
+import type { Workspace } from "./workspace.ts";
+
+/** Larger files are not text that somebody wrote. */
+const fileBytes = 16 * 1024 * 1024;
+const path = { type: "string", description: "Path in the workspace, such as src/main.py" } as const;
+
+/** `most`: characters of one result. */
+export function readTool(workspace: Workspace, most: number): AgentTool {
+  return agentTool(
+    {
+      name: "read",
+      description:
+        "Read a text file, with line numbers. Long files come in parts: the result says from where to go on.",
+      fields: {
+        path,
+        start: { type: "integer", description: "First line, from 1; default 1", optional: true },
+        end: { type: "integer", description: "Last line, included; default: as many as fit", optional: true },
+      },
+    },
+    ({ path, start = 1, end = Number.MAX_SAFE_INTEGER }) => {
+      if (start < 1 || end < start) {
+        throw new Refused(`Lines ${start} to ${end} are no range: start is at least 1 and at most end.`);
+      }
+      const lines = linesOf(readText(workspace.file(path), path));
+      if (lines.length === 0) return `${path} is empty.`;
+      if (start > lines.length)
+        throw new Refused(`${path} has ${lines.length} lines; there is none at ${start}.`);
+      return numbered(path, lines, start, Math.min(end, lines.length), most);
+    },
+  );
+}
+
+export function writeTool(workspace: Workspace): AgentTool {
+  return agentTool(
+    {
+      name: "write",
+      description: "Write a whole text file; makes its folders, replaces what was there.",
+      fields: { path, content: { type: "string", description: "The whole new content" } },
+    },
+    ({ path, content }) => {
+      const file = workspace.locate(path);
+      if (existsSync(file) && statSync(file).isDirectory())
+        throw new Refused(`'${path}' is a folder; give the path of a file.`);
+      try {
+        mkdirSync(dirname(file), { recursive: true });
+      } catch {
+        throw new Refused(`'${path}' cannot be made: a part of the path is a file.`);
+      }
+      const old = existsSync(file) ? statSync(file) : undefined;
+      replaceFile(file, content, old?.mode);
+      return `${old ? "Replaced" : "Wrote"} ${path}: ${linesOf(content).length} lines.`;
+    },
+  );
+}
+
+export function editTool(workspace: Workspace): AgentTool {
+  return agentTool(
+    {
+      name: "edit",
+      description:
+        "Replace a string in a file. `old` must occur exactly once, white space included; give enough lines around it to make it unique.",
+      fields: {
+        path,
+        old: { type: "string", description: "The exact text to replace, without line numbers" },
+        new: { type: "string", description: "The text in its place; empty to delete it" },
+      },
+    },
+    ({ path, old, new: fresh }) => {
+      if (old === "")
+        throw new Refused("old is empty; give the text to replace, or use write for a new file.");
+      if (old === fresh) throw new Refused("old and new are the same; nothing was changed.");
+      const file = workspace.file(path);
+      const text = readText(file, path);
+      const places = placesOf(text, old);
+      if (places.length === 0) {
+        throw new Refused(
+          `old does not occur in ${path}; nothing was changed. Read the file and copy the text exactly.`,
+        );
+      }
+      if (places.length > 1) {
+        const lines = places.slice(0, 10).map((place) => lineAt(text, place));
+        throw new Refused(
+          `old occurs ${places.length} times in ${path} (lines ${lines.join(", ")}); nothing was changed. Give more of the text around it.`,
+        );
+      }
+      const place = places[0]!;
+      replaceFile(file, text.slice(0, place) + fresh + text.slice(place + old.length), statSync(file).mode);
+      return `Edited ${path} at line ${lineAt(text, place)}.`;
+    },
+  );
+}
+
+/** Throws Refused for a file that is too large or no text. */
+export function readText(file: string, path: string): string {
+  const { size } = statSync(file);
+  if (size > fileBytes) throw new Refused(`${path} has ${size} bytes; files up to ${fileBytes} are read.`);
+  const bytes = readFileSync(file);
+  if (bytes.subarray(0, 8192).includes(0)) throw new Refused(`${path} is not a text file.`);
+  return bytes.toString("utf8");
+}
+
+/** Without the empty line behind the last newline. */
+export function linesOf(text: string): string[] {
+  const lines = text.split("\n");
+  if (lines.at(-1) === "") lines.pop();
+  return lines;
+}
+
+function numbered(path: string, lines: readonly string[], start: number, end: number, most: number): string {
+  const rows: string[] = [];
+  let left = most;
+  for (let number = start; number <= end && left > 0; number++) {
+    const line = lines[number - 1]!.replace(/\r$/, "");
+    const row = `${number}\t${line}`;
+    // The first line is always shown, as far as it goes, or a caller could never get past it.
+    if (row.length > left && rows.length > 0) break;
+    rows.push(row.length > left ? `${row.slice(0, left)}… (line of ${line.length} characters, cut)` : row);
+    left -= row.length + 1;
+  }
+  const last = start + rows.length - 1;
+  const whole = start === 1 && last === lines.length;
+  const more = last < lines.length ? `; go on with start ${last + 1}` : "";
+  return whole
+    ? rows.join("\n")
+    : `${rows.join("\n")}\n(lines ${start} to ${last} of ${lines.length} in ${path}${more})`;
+}
+
+function replaceFile(file: string, content: string, mode: number | undefined): void {
+  const beside = `${file}.pocket-${process.pid}`;
+  try {
+    writeFileSync(beside, content, mode === undefined ? {} : { mode });
+    renameSync(beside, file);
+  } catch (cause) {
+    rmSync(beside, { force: true });
+    throw cause;
+  }
+}
+
+function placesOf(text: string, part: string): number[] {
+  const places: number[] = [];
+  for (let at = text.indexOf(part); at >= 0; at = text.indexOf(part, at + 1)) places.push(at);
+  return places;
+}
+
+function lineAt(text: string, place: number): number {
+  return text.slice(0, place).split("\n").length;
+}

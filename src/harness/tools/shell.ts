@@ -1,0 +1,106 @@
+// A shell command in the workspace: a time limit, an output of bounded size, the whole process group killed at the
+// end, so that nothing it started in the background lives on. The environment is a short list, because a key that
+// the server was started with must not be readable by a model. What fences it in is sandbox.ts.
+import { type ChildProcess, spawn } from "node:child_process";
+import type { AgentTool } from "../tool.ts";
+import { agentTool, Refused } from "./arguments.ts";
+import { Excerpt } from "./excerpt.ts";
+import type { Sandbox } from "./sandbox.ts";
+import type { Workspace } from "./workspace.ts";
+
+export interface ShellOptions {
+  readonly sandbox: Sandbox;
+  /** Characters of one result. */
+  readonly most: number;
+  /** Default: 60. */
+  readonly seconds?: number;
+}
+
+const secondsMost = 600;
+/** What a command may know of the environment that it is run from. */
+const passed = ["PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR"];
+
+export function shellTool(workspace: Workspace, { sandbox, most, seconds = 60 }: ShellOptions): AgentTool {
+  return agentTool(
+    {
+      name: "shell",
+      description: `Run a command with bash at the top of the workspace. Gives its output and exit status; it is ended after ${seconds} seconds unless timeout says more. No input, no terminal${sandbox.kind === "none" ? "" : ", no network"}.`,
+      fields: {
+        command: { type: "string", description: "One line or several, for bash" },
+        timeout: { type: "integer", description: `Seconds, 1 to ${secondsMost}`, optional: true },
+      },
+    },
+    ({ command, timeout = seconds }, signal) => {
+      if (timeout < 1 || timeout > secondsMost) throw new Refused(`timeout is 1 to ${secondsMost} seconds.`);
+      if (command.includes("\0")) throw new Refused("A command cannot have a NUL character.");
+      const [program, ...rest] = sandbox.argv(workspace.root, command);
+      const child = spawn(program!, rest, {
+        cwd: workspace.root,
+        env: environment(),
+        stdio: ["ignore", "pipe", "pipe"],
+        detached: true,
+      });
+      return finished(child, { seconds: timeout, most, signal });
+    },
+  );
+}
+
+interface Bounds {
+  readonly seconds: number;
+  readonly most: number;
+  readonly signal: AbortSignal;
+}
+
+/** Rejects with the signal's reason, the group being killed by then. */
+function finished(child: ChildProcess, { seconds, most, signal }: Bounds): Promise<string> {
+  const output = new Excerpt(most);
+  for (const stream of [child.stdout!, child.stderr!]) {
+    stream.setEncoding("utf8");
+    stream.on("data", (text: string) => output.push(text));
+  }
+  return new Promise((resolve, reject) => {
+    let isLate = false;
+    const timer = setTimeout(() => {
+      isLate = true;
+      killGroup(child);
+    }, seconds * 1000);
+    const onAbort = () => killGroup(child);
+    signal.addEventListener("abort", onAbort, { once: true });
+    if (signal.aborted) onAbort();
+    const end = () => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", onAbort);
+    };
+    // What was left in the background holds the pipes open: "close" comes once it is gone too.
+    child.once("exit", () => killGroup(child));
+    child.once("error", (cause) => {
+      end();
+      reject(cause);
+    });
+    child.once("close", (code, killedBy) => {
+      end();
+      if (signal.aborted) return reject(signal.reason);
+      const status = isLate
+        ? `ended after ${seconds} seconds, the time limit`
+        : killedBy
+          ? `ended by ${killedBy}`
+          : `exit status ${code}`;
+      const text = output.text.trimEnd();
+      resolve(text === "" ? `(no output, ${status})` : code === 0 ? text : `${text}\n(${status})`);
+    });
+  });
+}
+
+function killGroup({ pid }: ChildProcess): void {
+  if (pid === undefined) return;
+  try {
+    process.kill(-pid, "SIGKILL");
+  } catch {
+    // The group is gone already.
+  }
+}
+
+function environment(): NodeJS.ProcessEnv {
+  const known = passed.map((name) => [name, process.env[name]] as const);
+  return { ...Object.fromEntries(known.filter(([, value]) => value !== undefined)), TERM: "dumb" };
+}

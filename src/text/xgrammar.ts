@@ -1,0 +1,134 @@
+// Loads xgrammar (Dong et al. 2024, arXiv 2411.15100), compiled to WebAssembly by @mlc-ai/web-xgrammar. That package says it is an ES
+// module and is a script for all loaders, so `import` fails: its text is compiled as CommonJS here. The same text
+// serves a worker thread, where what ends badly or never ends can be thrown away. It knows no vocabulary.
+import { readFileSync } from "node:fs";
+import Module from "node:module";
+import type * as XGrammar from "@mlc-ai/web-xgrammar";
+
+type Library = typeof XGrammar & { readonly binding: () => Binding };
+
+/** What the package keeps to itself, and a mask without a turn of the event loop needs. */
+interface Binding {
+  vecIntToView(vector: IntVector): Int32Array;
+}
+
+export interface IntVector {
+  delete(): void;
+}
+
+/** One grammar: every tool's schema, or that of the whole answer. */
+export interface GrammarPlan {
+  readonly schemas: readonly string[];
+  /**
+   * Text around what the schemas allow, one per schema. Without it the one schema is the whole answer. `free`:
+   * any text may stand around the calls, which begin with that; `once`: one call at most.
+   */
+  readonly frames?: readonly { readonly begin: string; readonly end: string }[];
+  readonly free?: string;
+  readonly once?: boolean;
+}
+
+const exportsDefault = "exports.default = index;";
+
+/** The package's text with its binding exported as well. */
+function libraryText(file: string): string {
+  const text = readFileSync(file, "utf8");
+  const patched = text.replace(exportsDefault, `${exportsDefault} exports.binding = () => binding;`);
+  if (patched === text) throw new Error(`${file} is not the version that is expected here`);
+  return patched;
+}
+
+function libraryFile(): string {
+  return Module.createRequire(import.meta.url).resolve("@mlc-ai/web-xgrammar");
+}
+
+interface CompilingModule {
+  exports: unknown;
+  _compile(text: string, file: string): void;
+}
+
+let library: Library | undefined;
+
+/** About 0.3 s the first time. */
+export function loadXgrammar(): Library {
+  if (library) return library;
+  const file = libraryFile();
+  const module = new (Module as unknown as new (file: string) => CompilingModule)(file);
+  module._compile(libraryText(file), file);
+  library = module.exports as Library;
+  return library;
+}
+
+/**
+ * From a plan to a compiled grammar, as text, because it runs in two places. One line, no white space of the
+ * model's own: else small models write white space without end.
+ */
+const compileText = `
+  const compact = [false, -1, undefined, false];
+  if (!plan.frames) return compiler.compileJSONSchema(plan.schemas[0], ...compact);
+  const tags = [];
+  for (const [place, { begin, end }] of plan.frames.entries()) {
+    const grammar = (await xgrammar.Grammar.fromJSONSchema(plan.schemas[place], ...compact)).toString();
+    tags.push({ type: "tag", begin, content: { type: "grammar", grammar }, end });
+  }
+  const format = plan.free
+    ? { type: "triggered_tags", triggers: [plan.free], tags, at_least_one: false, stop_after_first: plan.once }
+    : { type: "tags_with_separator", separator: "\\n", tags, at_least_one: true, stop_after_first: plan.once };
+  return compiler.compileStructuralTag({ type: "structural_tag", format });
+`;
+
+const AsyncFunction = (async () => {}).constructor as new (
+  ...texts: string[]
+) => (
+  xgrammar: Library,
+  compiler: XGrammar.GrammarCompiler,
+  plan: GrammarPlan,
+) => Promise<XGrammar.CompiledGrammar>;
+
+export const compilePlan = new AsyncFunction("xgrammar", "compiler", "plan", compileText);
+
+/**
+ * The worker's text. It is given `{vocabulary, stopTokens, size, file}` as its data and plans as messages, and
+ * answers each with `{ms}` or `{failure}`. A failure inside WebAssembly leaves the instance unusable: the worker
+ * must then be ended.
+ */
+export function workerText(): string {
+  return `
+    const { readFileSync } = require("node:fs");
+    const Module = require("node:module");
+    const { parentPort, workerData } = require("node:worker_threads");
+    const said = [];
+    for (const way of ["log", "warn", "error"]) console[way] = (...words) => said.push(words.join(" "));
+    const { file, text, vocabulary, size, stopTokens } = workerData;
+    const module_ = new Module(file);
+    module_._compile(text, file);
+    const xgrammar = module_.exports;
+    const compile = async (xgrammar, compiler, plan) => {${compileText}};
+    const compiler = (async () => {
+      const info = await xgrammar.TokenizerInfo.createTokenizerInfo(vocabulary, "byte_level", false, size, stopTokens);
+      return xgrammar.GrammarCompiler.createGrammarCompiler(info, false);
+    })();
+    parentPort.on("message", async (plan) => {
+      try {
+        const ready = await compiler;
+        const start = performance.now();
+        const compiled = await compile(xgrammar, ready, plan);
+        compiled.dispose();
+        parentPort.postMessage({ ms: performance.now() - start });
+      } catch (cause) {
+        // What is thrown in C++ arrives as the number of its place in memory.
+        const thrown = String(cause?.message ?? "the library refuses it");
+        const fatal = said.find((line) => line.includes("[FATAL]")) ?? thrown;
+        parentPort.postMessage({ failure: fatal.replace(/^\\[FATAL\\] \\S*:\\d+: /, "") });
+      }
+    });
+  `;
+}
+
+/** What `workerText` needs besides the vocabulary. */
+export function workerLibrary(): { readonly file: string; readonly text: string } {
+  const file = libraryFile();
+  return { file, text: libraryText(file) };
+}
+
+export type { CompiledGrammar, GrammarCompiler } from "@mlc-ai/web-xgrammar";

@@ -1,0 +1,70 @@
+// Scripted agents that live long enough to need their context managed: they read files one after another and
+// compact when the catalog says that the window is fuller than they like.
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { ChatRequest, ToolCall } from "../../src/context/chat.ts";
+import { exportRun } from "../../src/context/export.ts";
+import { Store } from "../../src/context/store.ts";
+import type { RunOrder } from "../../src/harness/order.ts";
+import { beginRun, driveRun } from "../../src/harness/run.ts";
+import type { AgentTool } from "../../src/harness/tool.ts";
+import { count, type Line, ScriptedChat } from "../context/scripted-chat.ts";
+
+export const read: AgentTool = {
+  spec: { name: "read", description: "Reads." },
+  run: async (json) => `${json} ${"x".repeat(JSON.parse(json).size)}`,
+};
+
+export const order: RunOrder = { harness: "pca", model: "scripted", window: 100_000, maxTurns: 100 };
+
+export interface Habit {
+  readonly turns: number;
+  /** Characters of the file read in this turn. */
+  readonly size: (turn: number) => number;
+  /** Compacts when the catalog shows so many blocks or more; how many of them, from the front or the back. */
+  readonly compacts?: { readonly at: number; readonly blocks: number; readonly from: "front" | "back" };
+  /** Expands the first tag in this turn. */
+  readonly expands?: number;
+}
+
+/** Knows what to do from the request alone, as a model does. */
+export function agentOf({ turns, size, compacts, expands }: Habit): (request: ChatRequest) => Line {
+  let turn = 0;
+  return (request) => {
+    if (request.fork) return { text: `What was read up to turn ${turn}.` };
+    turn++;
+    const call = (name: string, given: object): ToolCall => ({
+      id: `c${turn}`,
+      name,
+      arguments: JSON.stringify(given),
+    });
+    if (turn >= turns) return { text: `All ${turns} turns are done.` };
+    if (turn === expands)
+      return { text: "I look again.", calls: [call("expand_block", { tag: "ctx-0001" })] };
+    const catalog = request.messages.at(-1)!.content;
+    const ids = [...catalog.matchAll(/^(b\d+) /gm)].map(([, id]) => id!);
+    if (compacts && ids.length >= compacts.at) {
+      const chosen = compacts.from === "front" ? ids.slice(0, compacts.blocks) : ids.slice(-compacts.blocks);
+      return { text: "I compact.", calls: [call("compact_block", { start: chosen[0], end: chosen.at(-1) })] };
+    }
+    return { text: `I read file ${turn}.`, calls: [call("read", { size: size(turn) })] };
+  };
+}
+
+/** The exported lines of a whole run, and the requests of it. */
+export async function record(
+  habit: Habit,
+): Promise<{ readonly text: string; readonly requests: readonly ChatRequest[] }> {
+  const folder = mkdtempSync(join(tmpdir(), "pocket-record-"));
+  const store = new Store(join(folder, "runs.sqlite"));
+  try {
+    const run = beginRun(store, { ...order, id: "run", task: "Read everything." }, count);
+    const chat = new ScriptedChat(agentOf(habit));
+    await driveRun(run, { chat, tools: [read], signal: new AbortController().signal });
+    return { text: [...exportRun(store.database, "run")].join("\n"), requests: chat.requests };
+  } finally {
+    store.close();
+    rmSync(folder, { recursive: true });
+  }
+}

@@ -1,0 +1,107 @@
+// What recorded runs cost under each policy: the replay makes the very prompts of the run, and the numbers of the
+// article's comparison (peak input, tokens computed) come out of it.
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { format } from "../../src/context/catalog.ts";
+import type { Message } from "../../src/context/chat.ts";
+import { Ledger } from "../../src/harness/ledger.ts";
+import { readRecording } from "../../src/harness/recording.ts";
+import { replay } from "../../src/harness/replay.ts";
+import { count } from "../context/scripted-chat.ts";
+import { type Habit, record } from "./agents.ts";
+
+const habits: readonly (readonly [string, Habit])[] = [
+  [
+    "one that compacts the oldest blocks",
+    { turns: 60, size: (turn) => 300 + 40 * (turn % 7), compacts: { at: 8, blocks: 5, from: "front" } },
+  ],
+  [
+    "one that compacts the newest blocks",
+    { turns: 60, size: (turn) => 200 * (1 + (turn % 5)), compacts: { at: 10, blocks: 6, from: "back" } },
+  ],
+  [
+    "one that expands what it compacted",
+    { turns: 50, size: () => 500, compacts: { at: 6, blocks: 3, from: "front" }, expands: 30 },
+  ],
+];
+
+describe.each(habits)("a recorded run of %s", (_name, habit) => {
+  test("replays with the prompts that it had, and costs less than under ReAct", async () => {
+    const { text, requests } = await record(habit);
+    const recording = readRecording("run.jsonl", text);
+    const pca = await replay(recording, "pca", count);
+    const react = await replay(recording, "react", count);
+    console.log(`${_name}: ${JSON.stringify({ pca, react })}`);
+
+    const agent = requests.filter(({ fork }) => !fork);
+    // The replay's window is so large that the catalog names another one.
+    const renamed = (message: Message): Message => {
+      const content = message.content.replace(
+        /of 100,000 tokens are in use \(\d+ %\)/,
+        `of ${format(2 ** 31)} tokens are in use (0 %)`,
+      );
+      return { ...message, content };
+    };
+    const messagesOf = ({ messages }: (typeof requests)[number]) =>
+      messages.reduce((sum, message) => sum + count(renamed(message)), 0);
+    const tools = (names: readonly unknown[]) => count({ role: "system", content: JSON.stringify(names) });
+    expect(pca.turns).toBe(agent.length);
+    // The replay's tools have no descriptions.
+    const offered = [...agent[0]!.tools!.slice(0, 2), { name: "read" }];
+    expect(pca.peakInput).toBe(Math.max(...agent.map(messagesOf)) + tools(offered));
+    expect(pca.compactions).toBeGreaterThanOrEqual(4);
+    expect(pca.expands).toBe(habit.expands ? 1 : 0);
+
+    expect(react).toMatchObject({ compactions: 0, expands: 0 });
+    expect(react.turns).toBeLessThan(pca.turns);
+    expect(react.computed).toBe(react.prefixOnly);
+    expect(pca.peakInput).toBeLessThan(0.7 * react.peakInput);
+    expect(pca.computed).toBeLessThan(pca.prefixOnly);
+  });
+});
+
+test("under ReAct each message is computed once", async () => {
+  const { text } = await record({ turns: 20, size: () => 300 });
+  const recording = readRecording("run.jsonl", text);
+  const { computed, peakInput } = await replay(recording, "react", count);
+  const said = recording.steps.flatMap((step) => (step.kind === "turn" ? [step.message] : []));
+  // What the agent said was made by generating it, the last answer is in no prompt.
+  const spoken = said.slice(0, -1).reduce((sum, message) => sum + count(message), 0);
+  expect(computed).toBe(peakInput - spoken);
+});
+
+test.each([
+  ["{", "line 1 is not JSON"],
+  ["", "does not begin with a request"],
+  ['{"type":"message","message":{"role":"assistant","content":""}}', "does not begin with a request"],
+])("%j is refused as a recording", (text, why) => {
+  expect(() => readRecording("x.jsonl", text)).toThrow(why);
+});
+
+test("a ledger's bill adds up, and agrees with a dumber count on lists of different messages", () => {
+  const lists = fc.uniqueArray(fc.integer({ min: 0, max: 12 }), { maxLength: 8 });
+  fc.assert(
+    fc.property(lists, lists, (first, second) => {
+      const message = (number: number): Message => ({ role: "user", content: "x".repeat(number) });
+      const ledger = new Ledger(count);
+      ledger.bill({ messages: first.map(message), session: "s" });
+      const { promptTokens, bill } = ledger.bill({ messages: second.map(message), session: "s" });
+      expect(bill.kept + bill.relocated + bill.computed).toBe(promptTokens);
+      let prefix = 0;
+      while (prefix < second.length && first[prefix] === second[prefix]) prefix++;
+      const tokens = (numbers: readonly number[]) => numbers.reduce((sum, number) => sum + 10 + number, 0);
+      expect(bill.kept).toBe(tokens(second.slice(0, prefix)));
+      // Every subset of what follows that is in both in order; the best of them is what survives.
+      const rest = second.slice(prefix);
+      let best = 0;
+      for (let mask = 0; mask < 1 << rest.length; mask++) {
+        const chosen = rest.filter((_, place) => mask & (1 << place));
+        const places = chosen.map((number) => first.indexOf(number, prefix));
+        const isOrdered = places.every((place, at) => place >= 0 && (at === 0 || place > places[at - 1]!));
+        if (isOrdered) best = Math.max(best, tokens(chosen));
+      }
+      expect(bill.relocated).toBe(best);
+    }),
+    { numRuns: 60 },
+  );
+});

@@ -1,0 +1,110 @@
+import { describe, expect, it } from "vitest";
+import { hashing } from "./fake-engine.ts";
+import { ask, assistant, closedGate, collect, localChat, long, summary, system, user } from "./local-chat.ts";
+
+const history = [
+  system,
+  user(long("a")),
+  assistant(long("b")),
+  user(long("c")),
+  assistant(long("d")),
+  user(long("e")),
+];
+const compacted = [system, user("Told: a and b."), ...history.slice(3)];
+const question = user("Summarize the above.");
+
+describe("a request with fork", () => {
+  it("computes its last message only, and leaves the named session as it was", async () => {
+    const { chat, engine } = localChat(hashing(256));
+    await ask(chat, { messages: history, session: "s", maxTokens: 4 });
+    const before = { map: chat.inspect("s"), list: chat.list() };
+    const computed = engine.tokensComputed;
+    // Through a message in the middle, as a compressor reads it.
+    const { bill } = await ask(chat, {
+      messages: [...history.slice(0, 4), question],
+      session: "s",
+      fork: true,
+      maxTokens: 4,
+    });
+    expect(bill.session).toMatch(/^anon-/);
+    expect(bill.reason).toMatch(/^Shares \d+ tokens with session s\./);
+    expect(bill.relocated).toBe(0);
+    const through = chat.applyTemplate(history.slice(0, 4), [], { addGenerationPrompt: false }).tokens.length;
+    expect(bill.kept).toBeGreaterThanOrEqual(through);
+    expect(engine.tokensComputed - computed).toBe(bill.computed + 3);
+    expect({ map: chat.inspect("s"), list: chat.list() }).toEqual(before);
+    expect(engine.sequences.size).toBe(1);
+  });
+
+  it("shares approximate cells too: a side question of the conversation as it stands", async () => {
+    const { chat } = localChat(hashing(256));
+    await ask(chat, { messages: history, session: "s", maxTokens: 4 });
+    const edit = await ask(chat, { messages: compacted, session: "s", maxTokens: 4 });
+    expect(edit.bill.stale).toBeGreaterThan(200);
+    const request = {
+      messages: [...compacted.slice(0, 4), question],
+      session: "s",
+      fork: true,
+      maxTokens: 4,
+    };
+    const { bill } = await ask(chat, request);
+    expect(bill.computed).toBeLessThan(60);
+    expect(bill.stale).toBeGreaterThan(100);
+    const exact = await ask(chat, { ...request, reuse: "prefix" });
+    expect(exact.bill.stale).toBe(0);
+    const cold = await ask(chat, { ...request, reuse: "none" });
+    expect(cold.bill.kept).toBe(0);
+    expect(chat.list().map(({ id }) => id)).toEqual(["s"]);
+  });
+
+  it("leaves an anonymous conversation and its number of sessions alone", async () => {
+    const { chat } = localChat(hashing(256), { sessionsMax: 1 });
+    const first = await ask(chat, { messages: history, maxTokens: 4 });
+    const { bill } = await ask(chat, {
+      messages: [...history.slice(0, 4), question],
+      fork: true,
+      maxTokens: 4,
+    });
+    expect(bill.computed).toBeLessThan(60);
+    expect(chat.list().map(({ id }) => id)).toEqual([first.bill.session]);
+    expect(chat.stats().evictions).toBe(0);
+  });
+
+  it("is answered while the session is at work, with what is certain of it", async () => {
+    const { chat, engine } = localChat(hashing(256));
+    await ask(chat, { messages: history, session: "s", maxTokens: 4 });
+    const gate = closedGate(engine);
+    const work = collect(chat.chat({ messages: [...history, user("go on")], session: "s", maxTokens: 4 }));
+    const side = collect(
+      chat.chat({ messages: [...history, question], session: "s", fork: true, maxTokens: 4 }),
+    );
+    gate.open();
+    const answered = summary(await side);
+    expect(answered.bill.computed).toBeLessThan(60);
+    expect(summary(await work).bill.session).toBe("s");
+    expect(chat.list()).toHaveLength(1);
+  });
+
+  it("makes no session of a name that is not resident, and takes nothing from another tenant", async () => {
+    const { chat } = localChat(hashing(256));
+    await ask(chat, { messages: history, session: "s", tenant: "one", maxTokens: 4 });
+    const request = { messages: [...history, question], session: "s", fork: true, maxTokens: 4 };
+    const { bill } = await ask(chat, { ...request, tenant: "two" });
+    expect(bill).toMatchObject({ kept: 0, relocated: 0 });
+    expect(chat.list("two")).toEqual([]);
+    expect(chat.list("one")).toHaveLength(1);
+  });
+
+  it("is gone after an abort as well, and does not go with forget", async () => {
+    const { chat, engine } = localChat(hashing(256));
+    await ask(chat, { messages: history, session: "s", maxTokens: 4 });
+    const events = chat.chat({ messages: [...history, question], session: "s", fork: true });
+    await events.next();
+    expect(chat.list()).toHaveLength(2);
+    await events.return();
+    expect(chat.list()).toHaveLength(1);
+    expect(engine.sequences.size).toBe(1);
+    const both = ask(chat, { messages: history, session: "s", fork: true, forget: true });
+    await expect(both).rejects.toMatchObject({ code: "BAD_REQUEST", param: "pocket.fork" });
+  });
+});

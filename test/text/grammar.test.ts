@@ -1,0 +1,154 @@
+import { afterAll, describe, expect, it } from "vitest";
+import { type Grammar, Grammars } from "../../src/text/grammar.ts";
+import { grammarSchema } from "../../src/text/schema.ts";
+import type { GrammarPlan } from "../../src/text/xgrammar.ts";
+import { smallText } from "./small.ts";
+
+const { tokenizer, stopTokens } = smallText();
+const grammars = new Grammars(tokenizer, stopTokens);
+afterAll(() => grammars.close());
+
+const endOfTurn = tokenizer.idOf("<|im_end|>")!;
+
+async function start(plan: GrammarPlan): Promise<Grammar> {
+  const grammar = await grammars.start(plan);
+  if (typeof grammar === "string") throw new Error(grammar);
+  return grammar;
+}
+
+function allowed(grammar: Grammar): number[] {
+  const mask = grammar.mask();
+  return Array.from({ length: mask.length * 32 }, (_, id) => id).filter(
+    (id) => (mask[id >> 5]! >>> (id & 31)) & 1,
+  );
+}
+
+function fits(grammar: Grammar, text: string): boolean {
+  return Array.from(tokenizer.encodeContent(text)).every((id) => grammar.accept(id));
+}
+
+const point = JSON.stringify({
+  type: "object",
+  properties: { x: { type: "integer" }, s: { enum: ["a", "b"] } },
+  required: ["x", "s"],
+  additionalProperties: false,
+});
+
+describe("a grammar of a schema", () => {
+  it("takes what fits, allows its end only when it is complete, and goes back", async () => {
+    const grammar = await start({ schemas: [point] });
+    expect(allowed(grammar).map((id) => tokenizer.decode([id]))).toEqual(["{"]);
+    expect(fits(grammar, '{"x": 12, "s": "a"')).toBe(true);
+    expect(allowed(grammar)).not.toContain(endOfTurn);
+    expect(fits(grammar, "}")).toBe(true);
+    expect(allowed(grammar)).toContain(endOfTurn);
+    grammar.rollback(1);
+    expect(allowed(grammar)).not.toContain(endOfTurn);
+    expect(fits(grammar, "}")).toBe(true);
+    expect(grammar.terminated).toBe(false);
+    expect(grammar.accept(endOfTurn)).toBe(true);
+    expect(grammar.terminated).toBe(true);
+    grammar.dispose();
+    grammar.dispose();
+  });
+
+  it("ends with a token that does not fit", async () => {
+    const grammar = await start({ schemas: [point] });
+    expect(fits(grammar, '{"y')).toBe(false);
+    expect(grammar.terminated).toBe(true);
+  });
+
+  it("never allows a control token or an id that stands for nothing, also not inside a string", async () => {
+    const grammar = await start({ schemas: [JSON.stringify({ type: "string" })] });
+    expect(fits(grammar, '"the ')).toBe(true);
+    const ids = allowed(grammar);
+    expect(ids.length).toBeGreaterThan(100);
+    for (const id of ids) expect(tokenizer.bytesOf(id).length).toBeGreaterThan(0);
+    for (const { id, special } of tokenizer.addedTokens) expect(ids.includes(id)).toBe(!special);
+  });
+
+  it("is walked by two answers at once, each on its own", async () => {
+    const [one, two] = [await start({ schemas: [point] }), await start({ schemas: [point] })];
+    expect(fits(one, '{"x": 1')).toBe(true);
+    expect(fits(two, '{"x": ')).toBe(true);
+    expect(allowed(one)).not.toEqual(allowed(two));
+  });
+});
+
+describe("a grammar of calls", () => {
+  const frame = (name: string) => ({
+    begin: `<tool_call>\n{"name": "${name}", "arguments": `,
+    end: "}\n</tool_call>",
+  });
+  const frames = [frame("ls"), frame("other")];
+  const schemas = [point, JSON.stringify({ type: "object" })];
+  const call = '<tool_call>\n{"name": "ls", "arguments": {"x": 1, "s": "b"}}\n</tool_call>';
+
+  it("is one call or several and nothing else, or exactly one", async () => {
+    const many = await start({ schemas, frames });
+    expect(allowed(many)).not.toContain(endOfTurn);
+    expect(fits(many, `${call}\n${call}`)).toBe(true);
+    expect(many.accept(endOfTurn)).toBe(true);
+    const once = await start({ schemas, frames, once: true });
+    expect(fits(once, call)).toBe(true);
+    expect(allowed(once)).toEqual([...stopTokens].sort((a, b) => a - b));
+    expect(fits(await start({ schemas, frames }), "Hello")).toBe(false);
+    expect(fits(await start({ schemas, frames }), call.replace("ls", "rm"))).toBe(false);
+  });
+
+  it("may stand in any text", async () => {
+    const free = await start({ schemas, frames, free: "<tool_call>" });
+    expect(allowed(free)).toContain(endOfTurn);
+    expect(fits(free, `I look: ${call} Done.`)).toBe(true);
+    expect(free.accept(endOfTurn)).toBe(true);
+    const wrong = await start({ schemas, frames, free: "<tool_call>" });
+    expect(fits(wrong, call.replace('"b"', '"c"'))).toBe(false);
+  });
+});
+
+describe("a schema that no grammar can be made of", () => {
+  it("is refused in words, and the next one is served", async () => {
+    expect(await grammars.start({ schemas: ['{"type":"strange"}'] })).toMatch(/Unsupported type "strange"/);
+    expect(await grammars.start({ schemas: ['{"$ref":"#/nowhere"}'] })).toMatch(/nowhere/);
+    expect(typeof (await grammars.start({ schemas: [point] }))).toBe("object");
+  });
+
+  it("is refused when it takes too long, and the worker is ended", async () => {
+    const hasty = new Grammars(tokenizer, stopTokens, 1);
+    expect(await hasty.start({ schemas: [point] })).toBe("it is not compiled within 1 ms");
+    hasty.close();
+  });
+
+  it("is refused by its path where that can be told", () => {
+    const refused = (schema: unknown) => grammarSchema(schema);
+    expect(refused({ properties: { a: { items: { type: "strange" } } } })).toEqual({
+      path: "properties.a.items.type",
+      sentence: '"strange" is no type of JSON',
+    });
+    expect(refused({ properties: { a: { $ref: "#/$defs/b" } }, $defs: { a: {} } })).toMatchObject({
+      path: "properties.a.$ref",
+    });
+    expect(refused({ properties: { a: 3 } })).toMatchObject({ path: "properties.a" });
+    let deep: object = { type: "string" };
+    for (let depth = 0; depth < 40; depth++) deep = { items: deep };
+    expect(refused(deep)).toMatchObject({ sentence: expect.stringContaining("32 deep") });
+    expect(refused({ enum: ["x".repeat(70_000)] })).toMatchObject({ path: "" });
+  });
+
+  it("loses what costs much or means nothing, and keeps properties of these names", () => {
+    const schema = {
+      $schema: "x",
+      description: "d",
+      properties: {
+        description: { type: "string", maxLength: 2000, minLength: 2, default: "a" },
+        a: { $ref: "#/$defs/t" },
+      },
+      $defs: { t: { type: ["string", "null"], title: "T" } },
+    };
+    expect(JSON.parse((grammarSchema(schema) as { text: string }).text)).toEqual({
+      properties: { description: { type: "string", minLength: 2 }, a: { $ref: "#/$defs/t" } },
+      $defs: { t: { type: ["string", "null"] } },
+      additionalProperties: false,
+    });
+  });
+});
