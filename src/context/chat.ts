@@ -30,7 +30,8 @@ export interface Tool {
 }
 
 /** auto: the model decides; required: one call or several and nothing else; a name: one call of that tool. */
-export type ToolChoice = "auto" | "required" | { readonly name: string };
+/** "none": the tools stay in the prompt, and the answer is words. */
+export type ToolChoice = "auto" | "none" | "required" | { readonly name: string };
 
 /** What the whole answer is: any JSON object, or what fits a schema. Without tools only. */
 export type AnswerFormat =

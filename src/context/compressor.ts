@@ -63,7 +63,7 @@ export class Compressor {
     const { tools, answer } = this.options;
     const request = {
       ...answer,
-      ...(tools ? { tools } : {}),
+      ...(tools ? { tools, toolChoice: "none" as const } : {}),
       messages: [...messages, instruction(task, fault)],
       maxTokens,
       fork: true,

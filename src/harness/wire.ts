@@ -12,6 +12,7 @@ export function wireRequest(model: string, request: ChatRequest): object {
     stream_options: { include_usage: true },
     ...given({
       tools: tools?.map((tool) => ({ type: "function", function: tool })),
+      tool_choice: tools && wireChoice(request.toolChoice),
       max_tokens: maxTokens,
       stop,
       temperature: request.temperature,
@@ -25,6 +26,10 @@ export function wireRequest(model: string, request: ChatRequest): object {
     }),
     ...(Object.keys(pocket).length > 0 ? { pocket } : {}),
   };
+}
+
+function wireChoice(choice: ChatRequest["toolChoice"]): unknown {
+  return typeof choice === "object" ? { type: "function", function: { name: choice.name } } : choice;
 }
 
 export interface ChunkUsage {

@@ -7,10 +7,14 @@ import type { ChatBody } from "./schemas.ts";
 
 type Constraints = Pick<ChatRequest, "tools" | "toolChoice" | "parallelToolCalls" | "format">;
 
-/** `tools` are those of the body that can be offered. tool_choice none offers none. */
+/**
+ * `tools` are those of the body that can be offered. tool_choice none offers none; but a side question on a fork
+ * keeps them in its prompt, so that it shares the beginning of the session's, and may only not call them.
+ */
 export function constraintsOf(body: ChatBody, tools: readonly Tool[]): Constraints {
   const choice = body.tool_choice ?? "auto";
-  const offered = choice === "none" ? [] : tools;
+  const silent = choice === "none" && body.pocket?.fork === true && tools.length > 0;
+  const offered = choice === "none" && !silent ? [] : tools;
   if (choice === "required" && offered.length === 0)
     throw badField("tool_choice", "needs tools to choose from");
   if (typeof choice === "object" && !offered.some(({ name }) => name === choice.function.name)) {
@@ -25,7 +29,7 @@ export function constraintsOf(body: ChatBody, tools: readonly Tool[]): Constrain
   }
   return {
     ...(offered.length > 0 && { tools: offered }),
-    ...(choice === "required" && { toolChoice: choice }),
+    ...((choice === "required" || silent) && { toolChoice: silent ? "none" : "required" }),
     ...(typeof choice === "object" && { toolChoice: { name: choice.function.name } }),
     ...(offered.length > 0 && body.parallel_tool_calls === false && { parallelToolCalls: false }),
     ...(format && { format }),

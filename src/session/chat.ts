@@ -16,6 +16,7 @@ import type {
 import type { EnginePort, JobSampling } from "../engine/job.ts";
 import { PocketError } from "../errors.ts";
 import { type Grammar, Grammars } from "../text/grammar.ts";
+import { NoCall, type Wording } from "../text/no-call.ts";
 import type { Prompt, Renderer } from "../text/render.ts";
 import { lengthOf, type Span, spanOf } from "../text/span.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
@@ -73,6 +74,7 @@ export class LocalChat implements Chat {
   readonly #sessions: Sessions;
   readonly #spoken = new Spoken();
   readonly #grammars: Grammars;
+  #noCall: NoCall | undefined;
   readonly #sweeper: NodeJS.Timeout | undefined;
 
   constructor(private readonly options: LocalChatOptions) {
@@ -101,12 +103,18 @@ export class LocalChat implements Chat {
   async *chat(request: ChatRequest): AsyncGenerator<ChatEvent, void, undefined> {
     const { tools = [], tenant } = request;
     const { spans } = this.#render(request.messages, tools, { tenant });
-    const constraint = await constrain(this.#grammars, request);
+    const constraint =
+      request.toolChoice === "none" ? this.#wording() : await constrain(this.#grammars, request);
     try {
       yield* this.#answer(spans, request, { tools: callOptions(request), constraint });
     } finally {
       constraint?.dispose();
     }
+  }
+
+  #wording(): Wording {
+    this.#noCall ??= new NoCall(this.options.tokenizer);
+    return this.#noCall.start();
   }
 
   /** A text prompt may spell control tokens (that is how fill-in-the-middle is asked for). Throws BAD_REQUEST. */
@@ -176,7 +184,10 @@ export class LocalChat implements Chat {
     {
       tools,
       constraint,
-    }: { readonly tools?: ToolCallOptions | undefined; readonly constraint?: Grammar | undefined } = {},
+    }: {
+      readonly tools?: ToolCallOptions | undefined;
+      readonly constraint?: Grammar | Wording | undefined;
+    } = {},
   ): AsyncGenerator<ChatEvent, void, undefined> {
     const { engine, stopTokens, tokenizer } = this.options;
     if (options.fork && options.forget) {
@@ -249,7 +260,7 @@ function callOptions({
   toolChoice,
   parallelToolCalls,
 }: ChatRequest): ToolCallOptions | undefined {
-  if (tools.length === 0) return undefined;
+  if (tools.length === 0 || toolChoice === "none") return undefined;
   const once = parallelToolCalls === false || typeof toolChoice === "object";
   return { names: tools.map(({ name }) => name), ...(once && { callsMax: 1 }) };
 }

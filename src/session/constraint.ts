@@ -15,6 +15,7 @@ const anyObject = JSON.stringify({ type: "object" });
 export async function constrain(grammars: Grammars, request: Constraints): Promise<Grammar | undefined> {
   const { tools = [], toolChoice = "auto", format } = request;
   if (tools.length === 0) return format && constrainFormat(grammars, format);
+  if (toolChoice === "none") return undefined; // a mask of its own, no grammar: text/no-call.ts
   // Free text around calls needs a grammar only where some tool is strict.
   if (toolChoice === "auto" && !tools.some(({ strict }) => strict)) return undefined;
   const wanted = tools.map((tool, place) => argumentsSchema(tool, place, toolChoice !== "auto"));

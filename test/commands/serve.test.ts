@@ -54,10 +54,13 @@ async function serving(): Promise<Run & { readonly url: string }> {
   return { ...run, url: /listening on (http:\S+)/.exec(run.output.out)![1]! };
 }
 
-/** A stream whose prompt takes seconds to read, one token per step. */
+/** A stream whose prompt is read in small steps, and whose answer, greedy and unpenalised, falls into a loop. */
 function slowStream(url: string): Promise<Response> {
   const messages = [{ role: "user", content: "w ".repeat(3500) }];
-  return fetch(`${url}/v1/chat/completions`, post({ messages, stream: true }));
+  return fetch(
+    `${url}/v1/chat/completions`,
+    post({ messages, stream: true, temperature: 0, repetition_penalty: 1 }),
+  );
 }
 
 function post(body: object): RequestInit {

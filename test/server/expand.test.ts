@@ -13,8 +13,8 @@ afterAll(() => server?.close());
 
 type Billed = ChatCompletion & { readonly pocket: Bill };
 
-function ask(messages: ChatCompletionMessageParam[], pocket: object): Promise<Billed> {
-  const body = { model: "tiny", messages, max_tokens: 4, temperature: 0, pocket };
+function ask(messages: ChatCompletionMessageParam[], pocket: object, more: object = {}): Promise<Billed> {
+  const body = { model: "tiny", messages, max_tokens: 4, temperature: 0, pocket, ...more };
   return server.client.chat.completions.create(body) as unknown as Promise<Billed>;
 }
 
@@ -70,4 +70,27 @@ test("a side question on a fork computes itself and leaves the session as it was
     status: 400,
     param: "pocket.fork",
   });
+});
+
+test("a side question of an agent keeps the tools in its prompt, computes itself, and is answered in words", async () => {
+  const parameters = { type: "object", properties: { path: { type: "string" } } };
+  const tools = Array.from({ length: 4 }, (_, at) => ({
+    type: "function",
+    function: {
+      name: `read_${at}`,
+      description: "Reads a file and returns its text, line by line.",
+      parameters,
+    },
+  }));
+  const messages = [...start, ...read.flat(), turn];
+  await ask(messages, { session: "agent" }, { tools });
+  const question = message("user", "Summarize.");
+  const silent = await ask(
+    [...messages.slice(0, 6), question],
+    { session: "agent", fork: true },
+    { tools, tool_choice: "none" },
+  );
+  expect(silent.pocket.computed).toBeLessThan(48);
+  expect(silent.choices[0]!.message).not.toHaveProperty("tool_calls");
+  expect(silent.choices[0]!.message.content?.trimStart() ?? "").not.toMatch(/^[{[`<]/);
 });
