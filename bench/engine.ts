@@ -2,6 +2,7 @@
 // streams in one step. Rows are named as llama-bench names its own (pp512 @ d8192, tg32 @ d8192).
 import { packageRoot } from "../src/commands/package-root.ts";
 import type { KvType, Runner, SequenceId } from "../src/engine/addon.ts";
+import { greedy } from "./greedy.ts";
 import { thisMachine } from "./machine.ts";
 import { folderOf, openBenchRunner } from "./open.ts";
 import { median, Report } from "./report.ts";
@@ -105,7 +106,11 @@ async function decode(runner: Runner, ids: readonly SequenceId[]): Promise<numbe
     const entries = ids.map((sequence, place) => {
       const { length } = runner.sequence(sequence);
       runner.splice(sequence, [{ start: length, end: length, count: 1 }]);
-      return { sequence, tokens: Int32Array.of(last[place]!), sample: { ...greedy, draw } };
+      return {
+        sequence,
+        tokens: Int32Array.of(last[place]!),
+        sample: { ...greedy, draw, generatedFrom: 0, top: 0 },
+      };
     });
     last = (await runner.step(entries)).outcomes.map(({ token }) => token);
   }
@@ -113,16 +118,3 @@ async function decode(runner: Runner, ids: readonly SequenceId[]): Promise<numbe
   for (const id of ids) runner.release(id);
   return seconds;
 }
-
-const greedy = {
-  temperature: 0,
-  topK: 0,
-  topP: 1,
-  minP: 0,
-  repetitionPenalty: 1,
-  frequencyPenalty: 0,
-  presencePenalty: 0,
-  seed: 0,
-  generatedFrom: 0,
-  top: 0,
-};

@@ -8,6 +8,7 @@ import { packageRoot } from "../src/commands/package-root.ts";
 import type { KvType, Runner } from "../src/engine/addon.ts";
 import { Engine } from "../src/engine/engine.ts";
 import type { Job, SequencePort } from "../src/engine/job.ts";
+import { greedy } from "./greedy.ts";
 import { thisMachine } from "./machine.ts";
 import { folderOf, openBenchRunner } from "./open.ts";
 import { Report } from "./report.ts";
@@ -142,17 +143,6 @@ async function files(
   const loads = await timed(async () => (await engine.load(file)).release());
   report.add({ row: `${label}: load`, seconds: loads, times: seconds / loads });
 }
-
-const greedy = {
-  temperature: 0,
-  topK: 0,
-  topP: 1,
-  minP: 0,
-  repetitionPenalty: 1,
-  frequencyPenalty: 0,
-  presencePenalty: 0,
-  seed: 0,
-};
 
 function jobOf(sequence: SequencePort, tokens: Int32Array, maxTokens: number, signal?: AbortSignal): Job {
   const end = sequence.length;

@@ -2,7 +2,7 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Runner } from "../../src/engine/addon.ts";
-import { distance, edit, nextLogprobs, openTiny, prefill } from "./tiny-runner.ts";
+import { distance, edit, greedy, nextLogprobs, openTiny, prefill } from "./tiny-runner.ts";
 
 let runner: Runner;
 beforeAll(async () => {
@@ -114,23 +114,10 @@ describe("random splices", () => {
       { start: 10, end: 12, count: 3 },
       { start: 50, end: 50, count: 2 },
     ]);
-    const sample = {
-      temperature: 0,
-      topK: 0,
-      topP: 1,
-      minP: 0,
-      repetitionPenalty: 1,
-      frequencyPenalty: 0,
-      presencePenalty: 0,
-      seed: 0,
-      draw: 0,
-      generatedFrom: 0,
-      top: 0,
-    };
-    expect(() => runner.step([{ sequence: id, tokens: Int32Array.of(1, 2, 3, 4), sample }])).toThrow(
+    expect(() => runner.step([{ sequence: id, tokens: Int32Array.of(1, 2, 3, 4), sample: greedy }])).toThrow(
       expect.objectContaining({ code: "BAD_ARGUMENT" }),
     );
-    await runner.step([{ sequence: id, tokens: Int32Array.of(1, 2, 3, 4, 5), sample }]);
+    await runner.step([{ sequence: id, tokens: Int32Array.of(1, 2, 3, 4, 5), sample: greedy }]);
     expect(runner.sequence(id).gapTokens).toBe(0);
     runner.release(id);
     runner.release(id);
