@@ -2,7 +2,7 @@
 // streams in one step. Rows are named as llama-bench names its own (pp512 @ d8192, tg32 @ d8192).
 import { packageRoot } from "../src/commands/package-root.ts";
 import type { KvType, Runner, SequenceId } from "../src/engine/addon.ts";
-import { greedy } from "./greedy.ts";
+import { greedy } from "../src/engine/job.ts";
 import { thisMachine } from "./machine.ts";
 import { folderOf, openBenchRunner } from "./open.ts";
 import { median, Report } from "./report.ts";

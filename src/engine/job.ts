@@ -10,6 +10,18 @@ export interface Splice {
 
 export type JobSampling = Omit<StepSampling, "draw" | "generatedFrom" | "top" | "mask">;
 
+/** Takes the likeliest token; nothing is drawn. */
+export const greedy: JobSampling = {
+  temperature: 0,
+  topK: 0,
+  topP: 1,
+  minP: 0,
+  repetitionPenalty: 1,
+  frequencyPenalty: 0,
+  presencePenalty: 0,
+  seed: 0,
+};
+
 /** Which tokens an answer may go on with. It has accepted exactly the answer's tokens so far. */
 export interface Constraint {
   /** As StepSampling.mask; undefined: any token. */

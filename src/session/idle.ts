@@ -2,7 +2,7 @@
 // (repair.ts says in which order). Each piece is computed in a fork and takes the session's place when it is
 // whole, so a request that comes in between finds the session as it was and waits for one step at most. It
 // decides neither which session is next nor when the engine is idle: it is told.
-import type { EnginePort, Job } from "../engine/job.ts";
+import { type EnginePort, greedy } from "../engine/job.ts";
 import { PocketError } from "../errors.ts";
 import { tokensOf } from "../text/span.ts";
 import { countOf, type Range } from "./range.ts";
@@ -23,17 +23,6 @@ export interface IdleOptions {
   /** Milliseconds of quiet before it begins. */
   readonly delayMs: number;
 }
-
-const sampling: Job["sampling"] = {
-  temperature: 0,
-  topK: 0,
-  topP: 1,
-  minP: 0,
-  repetitionPenalty: 1,
-  frequencyPenalty: 0,
-  presencePenalty: 0,
-  seed: 0,
-};
 
 export class IdleRepair {
   repairedTokens = 0;
@@ -91,7 +80,7 @@ export class IdleRepair {
     const fork = source.fork(source.length);
     try {
       const splices = [{ start, end, tokens }];
-      const job = { splices, sampling, maxTokens: 0, stopTokens: new Set<number>(), top: 0, signal };
+      const job = { splices, sampling: greedy, maxTokens: 0, stopTokens: new Set<number>(), top: 0, signal };
       await fork.run({ ...job, background: true }).next();
     } catch (cause) {
       fork.release();

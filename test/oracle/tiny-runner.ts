@@ -5,20 +5,9 @@ import { readManifest } from "../../models/manifest.ts";
 import { ensureTinyModel } from "../../models/tiny.ts";
 import { packageRoot, runtimeLibrary } from "../../src/commands/package-root.ts";
 import { type OpenOptions, openRunner, type Runner, type SequenceId } from "../../src/engine/addon.ts";
+import { greedy as greedyJob } from "../../src/engine/job.ts";
 
-export const greedy = {
-  temperature: 0,
-  topK: 0,
-  topP: 1,
-  minP: 0,
-  repetitionPenalty: 1,
-  frequencyPenalty: 0,
-  presencePenalty: 0,
-  seed: 0,
-  draw: 0,
-  generatedFrom: 0,
-  top: 0,
-};
+export const greedy = { ...greedyJob, draw: 0, generatedFrom: 0, top: 0 };
 
 /** Small primes apart, so that no two ranges look alike. */
 export const tokensOf = (length: number, salt = 0): Int32Array =>
