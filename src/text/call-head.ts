@@ -32,8 +32,11 @@ export function readHead(
     return name !== undefined && offers(name, false) ? { name, argumentsAt: whole[0].length } : "none";
   }
   const named = firstName.exec(text);
-  if (named && !text.slice(named[0].length).startsWith("\\")) {
-    return offers(named[1]!, named[2] === "") ? "open" : "none";
+  if (named) {
+    // An escape ends what is plain of the name: up to it, it is a beginning like any other. So a text that was
+    // refused stays refused whatever follows, and the verdict does not depend on when it is asked for.
+    if (!offers(named[1]!, named[2] === "")) return "none";
+    if (!text.slice(named[0].length).startsWith("\\")) return "open";
   }
   const key = firstKey.exec(text)?.[1];
   if (key !== undefined) return key === "name" || otherKeys.includes(key) ? "open" : "none";

@@ -149,6 +149,14 @@ describe("what is malformed", () => {
   });
 });
 
+it("what was refused as a call stays refused, whatever follows", () => {
+  // The name may go on with an escape, and what stands in front of it is a beginning of no tool's name.
+  const answer = `{"name": "<\\${tagged("ls", '{"a": 1}')}`;
+  const whole = { text: '{"name": "<\\', calls: [call("ls", '{"a": 1}')], broken: false };
+  expect(read([answer])).toEqual(whole);
+  expect(read(answer.split(""))).toEqual(whole);
+});
+
 it("one call is wanted: nothing comes behind it", () => {
   const answer = `${tagged("ls", "{}")}\n${tagged("ls", '{"a":1}')} text`;
   const parser = new ToolCalls({ names, callsMax: 1 });
