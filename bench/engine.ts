@@ -1,120 +1,214 @@
-// Raw speed of the runner, no server in between: prefill of 512 tokens at a depth, decode at a depth, eight
-// streams in one step. Rows are named as llama-bench names its own (pp512 @ d8192, tg32 @ d8192).
+// Raw speed, no server in between: prefill at depth, decode at depth, a cold prompt, eight streams in one step.
+// With --compare, llama.cpp on the same file of weights takes turns with ours, row by row, with flash attention on
+// and off; the figure that ours is held against is the best of the peer's. Decode is also given as a share of what
+// the memory bandwidth, measured in the same run, would allow.
+import { join } from "node:path";
 import { packageRoot } from "../src/commands/package-root.ts";
-import type { KvType, Runner, SequenceId } from "../src/engine/addon.ts";
-import { greedy } from "../src/engine/job.ts";
+import { Config } from "../src/config.ts";
+import type { KvType } from "../src/engine/addon.ts";
+import { type Contender, takeTurns } from "./contender.ts";
+import { type EngineRow, engineRows, streams, text } from "./engine-rows.ts";
+import { readBandwidth } from "./kernels.ts";
 import { thisMachine } from "./machine.ts";
-import { folderOf, openBenchRunner } from "./open.ts";
-import { median, Report } from "./report.ts";
+import { folderOf } from "./open.ts";
+import { type LlamaOptions, llamaBench, openLlama } from "./peers/llama.ts";
+import { openPocket, type PocketContender } from "./pocket.ts";
+import { Report } from "./report.ts";
+import { median, spread } from "./samples.ts";
+import { sourceFile, weightsRead } from "./weights-read.ts";
 
 export interface EngineBenchOptions {
   readonly model: readonly string[];
-  readonly depths: readonly number[];
-  readonly kv: string;
+  /** Of prefill and decode rows alike; absent: those of the README's tables. */
+  readonly depths?: readonly number[];
+  readonly kv: readonly string[];
   readonly activations: string;
+  readonly compare?: string;
+  readonly gguf: readonly string[];
+  readonly rows: readonly string[];
+  readonly repeat: number;
+  readonly quick?: boolean;
+  readonly bandwidth: boolean;
 }
 
-const chunk = 512;
-const decoded = 32;
-const streams = 8;
-const repetitions = 5;
+/** What is the same in all rows of a table's part. */
+interface Condition {
+  readonly report: Report;
+  readonly labels: { readonly model: string; readonly weights: string; readonly kv: string };
+  readonly rows: readonly EngineRow[];
+  readonly vocab: number;
+  readonly repeat: number;
+  /** Seconds that reading weights and cells at a depth takes at least; not a number when it was not measured. */
+  readonly leastSeconds: (depth: number) => number;
+}
 
 export async function engine(options: EngineBenchOptions): Promise<void> {
   const report = new Report("engine", thisMachine(), packageRoot());
+  let bytesPerSecond = Number.NaN;
+  if (options.bandwidth) {
+    const read = await readBandwidth();
+    report.add(read.row);
+    // The best repetition: the memory's limit, and not what neighbours left of it.
+    bytesPerSecond = Number(read.row.max) * 1e9;
+  }
   for (const name of options.model) {
-    const tokens = Math.max(...options.depths) + chunk * (streams + 2);
-    const { runner, manifest } = await openBenchRunner(folderOf(name), {
-      tokens,
-      kvType: options.kv as KvType,
-      activations: options.activations as "int8" | "f32",
-    });
-    const label = `${manifest.id} weights=${manifest.weights.format} activations=${options.activations} kv=${options.kv}`;
-    const context = runner.newSequence();
-    for (const depth of options.depths.toSorted((a, b) => a - b)) {
-      await grow(runner, context, depth);
-      const prefills = await timesOf(repetitions, () => prefill(runner, runner.fork(context, depth)));
-      report.add({
-        row: `${label} pp${chunk} @ d${depth}`,
-        "tokens/s": chunk / median(prefills),
-        ...spread(prefills, chunk),
-      });
-      const decodes = await timesOf(repetitions, () => decode(runner, [runner.fork(context, depth)]));
-      report.add({
-        row: `${label} tg${decoded} @ d${depth}`,
-        "tokens/s": decoded / median(decodes),
-        ...spread(decodes, decoded),
-      });
-    }
-    const shared = Math.min(...options.depths);
-    const together = await timesOf(3, () =>
-      decode(
-        runner,
-        Array.from({ length: streams }, () => runner.fork(context, shared)),
-      ),
-    );
-    const total = streams * decoded;
-    report.add({
-      row: `${label} tg${decoded} x${streams} @ d${shared}`,
-      "tokens/s": total / median(together),
-      ...spread(together, total),
-    });
-    await runner.close();
+    for (const kvType of options.kv)
+      await measureModel(report, name, kvType as KvType, options, bytesPerSecond);
   }
   report.print();
 }
 
-function spread(seconds: readonly number[], tokens: number) {
-  return { min: tokens / Math.max(...seconds), max: tokens / Math.min(...seconds), n: seconds.length };
-}
-
-/** After one that is not counted. */
-async function timesOf(count: number, run: () => Promise<number>): Promise<number[]> {
-  await run();
-  const times: number[] = [];
-  for (let i = 0; i < count; i++) times.push(await run());
-  return times;
-}
-
-const text = (length: number, salt: number) =>
-  Int32Array.from({ length }, (_, index) => 100 + ((index * 7919 + salt * 104_729) % 40_000));
-
-async function grow(runner: Runner, id: SequenceId, depth: number): Promise<void> {
-  const { length } = runner.sequence(id);
-  runner.splice(id, [{ start: length, end: length, count: depth - length }]);
-  const tokens = text(depth - length, length);
-  for (let at = 0; at < tokens.length; at += chunk) {
-    await runner.step([{ sequence: id, tokens: tokens.subarray(at, at + chunk) }]);
+async function measureModel(
+  report: Report,
+  name: string,
+  kvType: KvType,
+  options: EngineBenchOptions,
+  bytesPerSecond: number,
+): Promise<void> {
+  const folder = folderOf(name);
+  const depths = depthsOf(options);
+  const tokens = Math.max(...depths.prefillDepths, ...depths.decodeDepths) + 512 * (streams + 2);
+  const activations = options.activations as "int8" | "f32";
+  const ours = await openPocket({ folder, tokens, kvType, activations });
+  const { manifest } = ours;
+  const contenders: Contender[] = [ours];
+  try {
+    const rows = engineRows({ ...depths, words: options.rows, context: manifest.shapes.context });
+    const gguf = options.compare ? await sourceFile(manifest, ggufFolders(options.gguf)) : undefined;
+    const weightBytes = gguf ? weightsRead(gguf) : storedBytes(ours);
+    const condition: Condition = {
+      report,
+      labels: {
+        model: manifest.id,
+        weights: `${manifest.weights.format}, activations ${activations}`,
+        kv: kvType,
+      },
+      rows,
+      vocab: manifest.shapes.vocab,
+      repeat: options.quick ? Math.min(options.repeat, 3) : options.repeat,
+      leastSeconds: (depth) => (weightBytes + depth * ours.cellBytes) / bytesPerSecond,
+    };
+    const peers = gguf ? peersOf(gguf, kvType, tokens) : [];
+    const aside = rows.some(({ depth, kind }) => depth === 0 && (kind === "decode" || kind === "prefill"))
+      ? await measureAside(condition, peers)
+      : new Map<string, number>();
+    for (const peer of peers) contenders.push(await openLlama(peer));
+    await measureRows(condition, contenders, aside);
+  } finally {
+    for (const contender of contenders) await contender.close();
   }
 }
 
-/** Seconds for one chunk; the sequence is released. */
-async function prefill(runner: Runner, id: SequenceId): Promise<number> {
-  const { length } = runner.sequence(id);
-  runner.splice(id, [{ start: length, end: length, count: chunk }]);
-  const begin = performance.now();
-  await runner.step([{ sequence: id, tokens: text(chunk, 3) }]);
-  const seconds = (performance.now() - begin) / 1000;
-  runner.release(id);
-  return seconds;
+/** Every row, the contenders taking turns; `aside`: what a peer reached by its own bench, tokens a second. */
+async function measureRows(
+  condition: Condition,
+  contenders: readonly Contender[],
+  aside: ReadonlyMap<string, number>,
+): Promise<void> {
+  const { rows, vocab, repeat } = condition;
+  const deepest = Math.max(0, ...rows.map(({ kind, count, depth }) => (kind === "cold" ? count : depth)));
+  const prompt = text(Math.max(1, deepest), 0, vocab);
+  const cold: number[][] = [];
+  for (const contender of contenders) cold.push([await contender.resident(prompt)]);
+  let salt = 1;
+  for (const row of rows) {
+    const able = contenders.filter((contender) => row.kind !== "together" || isPocket(contender));
+    const measure = (contender: Contender) => {
+      if (row.kind === "prefill") {
+        return contender.prefill(prompt.slice(0, row.depth), text(row.count, 1000 + salt++, vocab));
+      }
+      // A server wants a prompt: at depth 0 of one token.
+      const context = prompt.slice(0, Math.max(1, row.depth));
+      if (row.kind === "decode") return contender.decode(context, row.count);
+      return (contender as PocketContender).together(context, row.count, streams);
+    };
+    const seconds =
+      row.kind === "cold"
+        ? cold
+        : await takeTurns(
+            able.map((contender) => () => measure(contender)),
+            repeat,
+          );
+    addRows(condition, row, able, seconds, aside.get(row.name));
+  }
 }
 
-/** Seconds for `decoded` greedy tokens of each sequence, one step for all; the sequences are released. */
-async function decode(runner: Runner, ids: readonly SequenceId[]): Promise<number> {
-  let last = ids.map((_, place) => 200 + place);
-  const begin = performance.now();
-  for (let draw = 0; draw < decoded; draw++) {
-    const entries = ids.map((sequence, place) => {
-      const { length } = runner.sequence(sequence);
-      runner.splice(sequence, [{ start: length, end: length, count: 1 }]);
-      return {
-        sequence,
-        tokens: Int32Array.of(last[place]!),
-        sample: { ...greedy, draw, generatedFrom: 0, top: 0 },
-      };
+function addRows(
+  { report, labels, leastSeconds }: Condition,
+  row: EngineRow,
+  contenders: readonly Contender[],
+  seconds: readonly (readonly number[])[],
+  aside: number | undefined,
+): void {
+  const tokens = row.kind === "together" ? row.count * streams : row.count;
+  const rates = seconds.map((each) => each.map((one) => tokens / one));
+  const theirs = Math.max(...rates.slice(1).map(median), aside ?? -Infinity);
+  for (const [place, contender] of contenders.entries()) {
+    const rate = median(rates[place]!);
+    const least = row.kind === "decode" ? leastSeconds(row.depth) : Number.NaN;
+    report.add({
+      ...labels,
+      kv: contender.kv,
+      row: row.name,
+      who: contender.name,
+      "tokens/s": rate,
+      ...spread(rates[place]!),
+      ...(Number.isFinite(least) && { "of limit": `${(rate * least * 100).toFixed(0)} %` }),
+      ...(place === 0 && Number.isFinite(theirs) && { "times best peer": rate / theirs }),
     });
-    last = (await runner.step(entries)).outcomes.map(({ token }) => token);
   }
-  const seconds = (performance.now() - begin) / 1000;
-  for (const id of ids) runner.release(id);
-  return seconds;
+}
+
+/** By llama-bench, before anything else is open: its own way of measuring must not be better than ours of it. */
+async function measureAside(
+  { report, labels, rows, repeat }: Condition,
+  peers: readonly LlamaOptions[],
+): Promise<Map<string, number>> {
+  const best = new Map<string, number>();
+  for (const peer of peers) {
+    const measured = await llamaBench(peer, { prefill: 512, decode: 32, repetitions: repeat });
+    for (const { row, samples } of measured) {
+      const name = `${row} @ d0`;
+      if (!rows.some((each) => each.name === name)) continue;
+      const rate = median(samples);
+      best.set(name, Math.max(rate, best.get(name) ?? 0));
+      const who = `llama-bench fa=${peer.flashAttention ? "on" : "off"}`;
+      report.add({ ...labels, kv: peer.kvType, row: name, who, "tokens/s": rate, ...spread(samples) });
+    }
+  }
+  return best;
+}
+
+/** Quantised values want flash attention there. Types that it does not have in common with ours have no peer. */
+function peersOf(gguf: string, kvType: KvType, context: number): LlamaOptions[] {
+  const common = { gguf, threads: threads(), context };
+  const on = (type: LlamaOptions["kvType"]) => ({ ...common, kvType: type, flashAttention: true });
+  if (kvType === "int8") return [on("q8_0")];
+  return kvType === "f16" ? [on("f16"), { ...on("f16"), flashAttention: false }] : [];
+}
+
+function depthsOf({ depths, quick }: EngineBenchOptions) {
+  if (depths) return { prefillDepths: depths, decodeDepths: depths };
+  if (quick) return { prefillDepths: [0, 2048], decodeDepths: [0, 2048] };
+  return { prefillDepths: [0, 8192, 16_384], decodeDepths: [0, 2048, 8192, 16_384] };
+}
+
+export function ggufFolders(named: readonly string[]): string[] {
+  const models = Config.read({ flags: {}, environment: process.env }).text("models.dir");
+  return [...named, join(models, "downloads")];
+}
+
+export function threads(): number {
+  return Config.read({ flags: {}, environment: process.env }).number("threads");
+}
+
+/** Without the source file: what the model folder stores, which is more. */
+function storedBytes({ manifest }: PocketContender): number {
+  const isTied = !manifest.weights.tensors.some(({ name }) => name === "output.weight");
+  const read = manifest.weights.tensors.filter(({ name }) => isTied || name !== "token_embd.weight");
+  return read.reduce((sum, { bytes }) => sum + bytes, 0);
+}
+
+function isPocket(contender: Contender): contender is PocketContender {
+  return "together" in contender;
 }

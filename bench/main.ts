@@ -1,12 +1,15 @@
 // npm run bench -- <name> [options]: one benchmark, a Markdown table on standard output, JSON lines in
 // bench/results/. Timings inform; what must not change is counted in the tests.
 import { Command, Option } from "commander";
+import { cold } from "./cold.ts";
 import { compaction } from "./compaction.ts";
 import { engine } from "./engine.ts";
+import { kernelNames, kernels } from "./kernels.ts";
 import { load } from "./load.ts";
 import { memory } from "./memory.ts";
 import { perplexity } from "./perplexity.ts";
 import { soak } from "./soak.ts";
+import { throughput } from "./throughput.ts";
 
 const program = new Command("bench").description("Benchmarks of Pocket; every row names its condition.");
 
@@ -14,7 +17,8 @@ const model = () =>
   new Option("--model <ids...>", "model ids, or id.format as pocket ls shows them").default([
     "qwen2.5-coder-0.5b",
   ]);
-const numbers = (text: string) => text.split(",").map(Number);
+const commas = (text: string) => text.split(",");
+const numbers = (text: string) => commas(text).map(Number);
 
 program
   .command("compaction")
@@ -24,14 +28,59 @@ program
   .option("--repeat <n>", "repetitions", Number, 1)
   .action(compaction);
 
+const compare = () =>
+  new Option(
+    "--compare <peer>",
+    "takes turns with a peer on the same weights; scripts/peers builds it",
+  ).choices(["llama.cpp"]);
+const gguf = () =>
+  new Option("--gguf <folders...>", "where the models' source files are, besides the downloads").default([]);
+const repeat = (n: number) => new Option("--repeat <n>", "repetitions").argParser(Number).default(n);
+
 program
   .command("engine")
-  .description("tokens a second: prefill at depth, decode at depth, streams together")
+  .description("tokens a second: prefill and decode at depth, a cold prompt, streams together")
   .addOption(model())
-  .option("--depths <tokens>", "tokens already in the cache", numbers, [0, 2048, 8192])
-  .option("--kv <type>", "f32, f16, bf16, int8", "f16")
+  .option("--depths <tokens>", "tokens already in the cache, for prefill and decode alike", numbers)
+  .option("--kv <types>", "f32, f16, bf16, int8", commas, ["f16"])
   .option("--activations <type>", "int8 or f32", "int8")
+  .addOption(compare())
+  .addOption(gguf())
+  .option("--rows <choices>", 'such as "pp512,tg32 d0": all words of a choice occur', commas, [])
+  .addOption(repeat(5))
+  .option("--quick", "depths 0 and 2,048, three repetitions")
+  .option("--no-bandwidth", "do not measure the memory's")
   .action(engine);
+
+program
+  .command("throughput")
+  .description("streams together against one, over the real server")
+  .addOption(model())
+  .option("--kv <type>", "f16 or int8", "f16")
+  .option("--streams <n>", "at the same time", Number, 8)
+  .option("--tokens <n>", "of each answer", Number, 128)
+  .addOption(compare())
+  .addOption(gguf())
+  .addOption(repeat(5))
+  .action(throughput);
+
+program
+  .command("cold")
+  .description("a long prompt over the real server: time to first token, peak resident memory")
+  .addOption(model())
+  .option("--kv <type>", "f16 or int8", "f16")
+  .option("--tokens <n>", "of the prompt", Number, 16_000)
+  .addOption(compare())
+  .addOption(gguf())
+  .addOption(repeat(1))
+  .action(cold);
+
+for (const name of [...kernelNames(), "kernels"]) {
+  program
+    .command(`${name} [words...]`)
+    .description(name === "kernels" ? "all of bench/native/" : `bench/native/${name}_bench.cpp`)
+    .action((words: string[]) => kernels(name === "kernels" ? kernelNames() : [name], words));
+}
 
 program
   .command("load")
@@ -55,8 +104,8 @@ program
   .command("perplexity")
   .description("of test/golden/corpus.txt, beside the reference's")
   .addOption(model())
-  .option("--kv <types>", "f32, f16, bf16, int8", (text: string) => text.split(","), ["f16"])
-  .option("--activations <types>", "int8, f32", (text: string) => text.split(","), ["int8"])
+  .option("--kv <types>", "f32, f16, bf16, int8", commas, ["f16"])
+  .option("--activations <types>", "int8, f32", commas, ["int8"])
   .action(perplexity);
 
 program

@@ -4,6 +4,8 @@ import { appendFileSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import type { Machine } from "./machine.ts";
 
+export { median } from "./samples.ts";
+
 export type Row = Readonly<Record<string, string | number>>;
 
 export class Report {
@@ -42,11 +44,4 @@ function shown(value: string | number | undefined): string {
   if (typeof value !== "number") return value ?? "";
   if (Number.isInteger(value)) return String(value);
   return Math.abs(value) >= 100 ? value.toFixed(0) : value.toPrecision(3);
-}
-
-/** Of an odd or even count; NaN of none. */
-export function median(values: readonly number[]): number {
-  const sorted = values.toSorted((a, b) => a - b);
-  const middle = sorted.length / 2;
-  return sorted.length % 2 === 1 ? sorted[Math.floor(middle)]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
 }

@@ -1,0 +1,85 @@
+// How fast all cores together read memory that no cache holds: the bound of decode, which reads every weight once a
+// token. One thread a core, each over its own part, nothing written. Arguments: threads (default 2), repetitions
+// (default 5), MiB (default 1024: far beyond any cache). With --json a line of JSON, else a sentence.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace {
+
+// Sixteen independent sums, so that the additions never wait for one another.
+constexpr int kLanes = 16;
+
+uint64_t sum(const uint64_t* words, size_t count) {
+  uint64_t lanes[kLanes] = {};
+  for (size_t i = 0; i + kLanes <= count; i += kLanes)
+    for (int lane = 0; lane < kLanes; lane++) lanes[lane] += words[i + lane];
+  uint64_t total = 0;
+  for (uint64_t lane : lanes) total += lane;
+  return total;
+}
+
+// Bytes a second of one pass over all words.
+double measure(const uint64_t* words, size_t count, int threads, uint64_t expected) {
+  std::vector<uint64_t> sums(threads);
+  std::vector<std::thread> others;
+  const size_t part = count / threads / kLanes * kLanes;
+  const auto start = std::chrono::steady_clock::now();
+  for (int t = 1; t < threads; t++)
+    others.emplace_back([&, t] { sums[t] = sum(words + t * part, part); });
+  sums[0] = sum(words, part);
+  for (std::thread& other : others) other.join();
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  uint64_t total = 0;
+  for (uint64_t one : sums) total += one;
+  // The sum is needed, so the reading cannot be left out.
+  if (total != expected) {
+    std::fprintf(stderr, "the sum is wrong: memory or compiler is broken\n");
+    std::exit(1);
+  }
+  return double(part) * threads * sizeof(uint64_t) / seconds.count();
+}
+
+int number(const std::vector<const char*>& words, size_t place, int otherwise) {
+  const int given = place < words.size() ? std::atoi(words[place]) : otherwise;
+  return given > 0 ? given : otherwise;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  bool json = false;
+  std::vector<const char*> given;
+  for (int i = 1; i < count; i++)
+    if (std::strcmp(arguments[i], "--json") == 0) json = true;
+    else given.push_back(arguments[i]);
+  const int threads = number(given, 0, 2), repetitions = number(given, 1, 5), mebibytes = number(given, 2, 1024);
+  const size_t words = size_t(mebibytes) * (1 << 20) / sizeof(uint64_t);
+  const std::unique_ptr<uint64_t[]> memory(new uint64_t[words]);
+  const size_t part = words / threads / kLanes * kLanes;
+  uint64_t expected = 0;
+  for (size_t i = 0; i < words; i++) {
+    memory[i] = i * 0x9e3779b97f4a7c15;
+    if (i < part * threads) expected += memory[i];
+  }
+  std::vector<double> rates;
+  for (int i = 0; i <= repetitions; i++) {
+    const double rate = measure(memory.get(), words, threads, expected) * 1e-9;
+    if (i > 0) rates.push_back(rate);  // the first finds the threads cold
+  }
+  std::sort(rates.begin(), rates.end());
+  const double median = rates[rates.size() / 2];
+  if (json)
+    std::printf("{\"row\":\"read %d MiB, %d threads\",\"GB/s\":%.2f,\"min\":%.2f,\"max\":%.2f,\"n\":%zu}\n", mebibytes,
+                threads, median, rates.front(), rates.back(), rates.size());
+  else
+    std::printf("%d threads read %d MiB at %.2f GB/s (median of %zu; %.2f to %.2f)\n", threads, mebibytes, median,
+                rates.size(), rates.front(), rates.back());
+  return 0;
+}
