@@ -47,7 +47,7 @@ export async function engine(options: EngineBenchOptions): Promise<void> {
   let bytesPerSecond = Number.NaN;
   if (options.bandwidth) {
     const read = await readBandwidth();
-    report.add(read.row);
+    report.add({ model: "—", weights: "—", who: "memory", ...read.row });
     // The best repetition: the memory's limit, and not what neighbours left of it.
     bytesPerSecond = Number(read.row.max) * 1e9;
   }
