@@ -1,7 +1,7 @@
 // What a number was measured on: processor kind and the features that matter to the kernels, and the commit.
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
-import { cpus, totalmem } from "node:os";
+import { cpus, loadavg, totalmem } from "node:os";
 
 export interface Machine {
   readonly cpu: string;
@@ -10,6 +10,8 @@ export interface Machine {
   readonly memoryGiB: number;
   readonly node: string;
   readonly commit: string;
+  /** Processes that wanted a core, over the last minute before the bench: beyond the cores, times mean little. */
+  readonly load: number;
 }
 
 const telling = [
@@ -31,6 +33,7 @@ export function thisMachine(): Machine {
     memoryGiB: Math.round(totalmem() / 2 ** 30),
     node: process.version,
     commit: commit(),
+    load: Math.round((loadavg()[0] ?? 0) * 10) / 10,
   };
 }
 

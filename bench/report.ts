@@ -33,8 +33,10 @@ export class Report {
   print(): void {
     const columns = [...new Set(this.#rows.flatMap((row) => Object.keys(row)))];
     const cells = this.#rows.map((row) => columns.map((column) => shown(row[column])));
-    const { cpu, cores, features, commit } = this.machine;
-    process.stdout.write(`${cpu}, ${cores} cores, ${features.join(" ")}; commit ${commit}\n\n`);
+    const { cpu, cores, features, memoryGiB, commit, load } = this.machine;
+    const machine = `${cpu}, ${cores} cores, ${memoryGiB} GiB, ${features.join(" ")}`;
+    const date = new Date().toISOString().slice(0, 10);
+    process.stdout.write(`${machine}; commit ${commit}; ${date}; load before ${load}\n\n`);
     for (const line of [columns, columns.map(() => "---"), ...cells])
       process.stdout.write(`| ${line.join(" | ")} |\n`);
   }

@@ -3,7 +3,7 @@
 // medians, its spread, and whether the difference is beyond the noise. It gates nothing: timings inform.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, statSync } from "node:fs";
+import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { Command } from "commander";
 import { packageRoot } from "../../src/commands/package-root.ts";
@@ -33,7 +33,10 @@ const program = new Command("scripts/regress")
   .option("--models-a <folder>", "models of the first commit; default as configured")
   .option("--models-b <folder>", "models of the second, where their format has changed")
   .action(regress);
-await program.parseAsync();
+await program.parseAsync().catch((cause: Error) => {
+  say(cause.message);
+  process.exitCode = 1;
+});
 
 async function regress(a: string, b: string, options: Options): Promise<void> {
   const root = packageRoot();
@@ -41,10 +44,12 @@ async function regress(a: string, b: string, options: Options): Promise<void> {
   const removeAll = () => {
     for (const tree of trees) tree.remove();
   };
-  process.once("SIGINT", () => {
-    removeAll();
-    process.exit(130);
-  });
+  for (const signal of ["SIGINT", "SIGTERM"] as const) {
+    process.once(signal, () => {
+      removeAll();
+      process.exit(130);
+    });
+  }
   try {
     for (const revision of [a, b]) trees.push(Tree.checkOut(root, revision, options.addon));
     const sides = await measureInTurn(trees, options);
@@ -69,8 +74,8 @@ async function measureInTurn(trees: readonly Tree[], options: Options): Promise<
 }
 
 async function runBench(folder: string, bench: readonly string[], models?: string): Promise<Measured> {
-  const file = join(folder, "bench/results", `${bench[0]}.jsonl`);
-  const before = existsSync(file) ? statSync(file).size : 0;
+  const results = join(folder, "bench/results");
+  rmSync(results, { recursive: true, force: true });
   const child = spawn("npx", ["tsx", "bench/main.ts", ...bench], {
     cwd: folder,
     stdio: ["ignore", "ignore", "pipe"],
@@ -80,7 +85,7 @@ async function runBench(folder: string, bench: readonly string[], models?: strin
   child.stderr.on("data", (bytes: Buffer) => (said += bytes.toString()));
   const [status] = await once(child, "close");
   if (status !== 0) throw new Error(`bench ${bench.join(" ")} failed in ${folder}:\n${said.slice(-2000)}`);
-  return measuredIn(file, before);
+  return measuredIn(results);
 }
 
 function print(trees: readonly Tree[], [first, second]: Measured[][]): void {

@@ -1,6 +1,7 @@
 // The rows that a bench of a commit wrote, and which of their numbers are times or rates. A row is known by its
 // texts; two commits are compared where they have a row and a number of the same names.
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 
 /** Row and column → value, in the order of the file. */
 export type Measured = ReadonlyMap<string, number>;
@@ -17,11 +18,11 @@ function isTime(column: string): boolean {
   return /(^|\s)(ms|s|seconds)$/.test(column);
 }
 
-/** Of the lines of JSON behind byte `from` of the file. A row that comes twice counts with its last. */
-export function measuredIn(file: string, from = 0): Measured {
+/** Of all lines of JSON in the folder. A row that comes twice counts with its last. */
+export function measuredIn(folder: string): Measured {
   const rows = new Map<string, number>();
-  if (!existsSync(file)) return rows;
-  const lines = readFileSync(file).subarray(from).toString("utf8").split("\n").filter(Boolean);
+  const files = existsSync(folder) ? readdirSync(folder).filter((name) => name.endsWith(".jsonl")) : [];
+  const lines = files.flatMap((name) => readFileSync(join(folder, name), "utf8").split("\n").filter(Boolean));
   for (const line of lines) {
     const cells = Object.entries(JSON.parse(line) as Record<string, unknown>).filter(
       ([key]) => !aside.has(key),
