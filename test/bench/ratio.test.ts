@@ -1,7 +1,10 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { enoughRounds, pairedRatio, verdictOn } from "../../bench/regress/ratio.ts";
-import { isRate } from "../../bench/regress/rows.ts";
+import { isRate, measuredIn } from "../../bench/regress/rows.ts";
 
 const times = fc.array(fc.double({ min: 1, max: 100, noNaN: true }), { minLength: 1, maxLength: 12 });
 
@@ -66,4 +69,24 @@ describe("the ratio of two sides", () => {
     expect(["tokens/s", "GB/s", "x | kvGBs/s"].map(isRate)).toEqual([true, true, true]);
     expect(["ms", "first token ms", "seconds"].map(isRate)).toEqual([false, false, false]);
   });
+});
+
+test("rows are known by their texts, and only times and rates are compared", () => {
+  const folder = mkdtempSync(join(tmpdir(), "pocket-rows-"));
+  const lines = [
+    { at: "one day", model: "tiny", row: "tg32", "tokens/s": 10, min: 9, machine: { cpu: "x" } },
+    { at: "another", model: "tiny", row: "tg32", "tokens/s": 12, min: 9, machine: { cpu: "x" } },
+    { model: "tiny", row: "compact", "first token ms": 7, computed: 200 },
+  ];
+  try {
+    writeFileSync(join(folder, "engine.jsonl"), lines.map((line) => `${JSON.stringify(line)}\n`).join(""));
+    writeFileSync(join(folder, "notes.txt"), "no row");
+    expect([...measuredIn(folder)]).toEqual([
+      ["tiny · tg32 | tokens/s", 12],
+      ["tiny · compact | first token ms", 7],
+    ]);
+    expect(measuredIn(join(folder, "none")).size).toBe(0);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 });
