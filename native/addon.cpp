@@ -73,7 +73,7 @@ class StepWork final : public Work {
 
  private:
   void work() override { runner_.compute(*step_); }
-  void undo() noexcept override { runner_.abandon(); }
+  void undo() noexcept override { runner_.abandon(*step_); }
   Napi::Value result(Napi::Env env) override {
     runner_.commit(*step_);
     Napi::Array outcomes = Napi::Array::New(env, step_->outcomes.size());

@@ -160,10 +160,16 @@ inline StepEntry stepEntry(const Napi::Value& value) {
     entry.sample = sampling(sample);
     entry.generatedFrom = integer(sample, "generatedFrom");
     entry.top = alternatives(sample, "top");
+    if (sample.Has("logprob") && sample.Get("logprob").IsBoolean()) {
+      entry.logprob = sample.Get("logprob").As<Napi::Boolean>().Value();
+    }
     if (sample.Has("mask") && !sample.Get("mask").IsUndefined()) {
       entry.mask = integers(sample.Get("mask"), "mask");
       if (entry.mask.empty()) throw Error("BAD_ARGUMENT", "The mask has no words, so that no token may be sampled.");
     }
+  }
+  if (from.Has("proposals") && !from.Get("proposals").IsUndefined()) {
+    entry.proposals = integers(from.Get("proposals"), "proposals");
   }
   if (from.Has("targets") && !from.Get("targets").IsUndefined()) {
     entry.targets = integers(from.Get("targets"), "targets");
@@ -191,13 +197,26 @@ inline std::pair<Napi::Int32Array, Napi::Float32Array> ranked(Napi::Env env, con
   return {tokens, logprobs};
 }
 
-inline Napi::Object outcomeObject(Napi::Env env, const StepOutcome& outcome) {
+inline Napi::Object choiceObject(Napi::Env env, const Choice& choice) {
   Napi::Object object = Napi::Object::New(env);
-  object.Set("token", outcome.sampled.token);
-  object.Set("logprob", outcome.sampled.logprob);
-  const auto [topTokens, topLogprobs] = ranked(env, outcome.top);
+  object.Set("token", choice.sampled.token);
+  object.Set("logprob", choice.sampled.logprob);
+  const auto [topTokens, topLogprobs] = ranked(env, choice.top);
   object.Set("topTokens", topTokens);
   object.Set("topLogprobs", topLogprobs);
+  return object;
+}
+
+inline Napi::Object outcomeObject(Napi::Env env, const StepOutcome& outcome) {
+  Napi::Object object = choiceObject(env, outcome.last);
+  if (outcome.proposed > 0) {
+    Napi::Array accepted = Napi::Array::New(env, outcome.accepted.size());
+    for (size_t i = 0; i < outcome.accepted.size(); i++) {
+      accepted.Set(static_cast<uint32_t>(i), choiceObject(env, outcome.accepted[i]));
+    }
+    object.Set("accepted", accepted);
+    object.Set("proposed", outcome.proposed);
+  }
   object.Set("targetLogprobs", typedArray<Napi::Float32Array>(env, outcome.targetLogprobs));
   const auto [targetTokens, targetLogprobs] = ranked(env, outcome.targetTop);
   object.Set("targetTopTokens", targetTokens);

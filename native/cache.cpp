@@ -65,11 +65,24 @@ Batch Cache::plan(const std::vector<Fill>& fills) const {
   return batch;
 }
 
-void Cache::commit(const std::vector<Fill>& fills) noexcept {
-  for (const Fill& fill : fills) {
-    const auto found = sequences_.find(fill.sequence);
-    if (found != sequences_.end()) found->second.commit(fill.tokens, fill.count);
-  }
+void Cache::commit(const Fill& fill) noexcept {
+  const auto found = sequences_.find(fill.sequence);
+  if (found != sequences_.end()) found->second.commit(fill.tokens, fill.count);
+}
+
+Guess Cache::extend(int32_t id, int32_t count) {
+  const int32_t pagesFree = pool_.pagesFree();
+  const Guess guess = at(id).extend(count);
+  guessedCells_ += guess.count;
+  guessedPages_ += pagesFree - pool_.pagesFree();
+  return guess;
+}
+
+void Cache::retract(int32_t id, const Guess& guess, int32_t kept) noexcept {
+  // All guesses of a step end together, so what is left to take back at the first is not asked for before the last.
+  guessedCells_ = guessedPages_ = 0;
+  const auto found = sequences_.find(id);
+  if (found != sequences_.end()) found->second.retract(guess, kept);
 }
 
 bool Cache::completes(int32_t id, int32_t count) const {
@@ -114,13 +127,15 @@ SequenceInfo Cache::info(int32_t id) const {
 CacheStats Cache::stats() const {
   CacheStats stats;
   stats.pages = pool_.pages();
-  stats.pagesFree = pool_.pagesFree();
+  stats.pagesFree = pool_.pagesFree() + guessedPages_;
   stats.pagesLent = stats.pages - stats.pagesFree;
   stats.sequences = static_cast<int32_t>(sequences_.size());
   for (const auto& [id, sequence] : sequences_) {
     stats.cells += sequence.length();
     stats.gapTokens += sequence.gapTokens();
   }
+  stats.cells -= guessedCells_;
+  stats.gapTokens -= guessedCells_;
   return stats;
 }
 

@@ -76,8 +76,12 @@ class Cache {
   // Throws BAD_ARGUMENT when a fill is empty, has more tokens than its sequence gap cells, or names a
   // sequence a second time.
   Batch plan(const std::vector<Fill>& fills) const;
-  // Records that the planned fills were computed.
-  void commit(const std::vector<Fill>& fills) noexcept;
+  // Records that a planned fill, or its first tokens, were computed.
+  void commit(const Fill& fill) noexcept;
+
+  // Room for a step's proposals; see Sequence. While it is open, stats() leaves its cells and pages out.
+  Guess extend(int32_t id, int32_t count);
+  void retract(int32_t id, const Guess& guess, int32_t kept) noexcept;
 
   // Whether filling `count` tokens closes every gap and the last of them is the sequence's last cell: only
   // then does its row of logits say what comes next (6).
@@ -108,6 +112,7 @@ class Cache {
 
   int32_t context_;
   int32_t lastId_ = 0;
+  int32_t guessedCells_ = 0, guessedPages_ = 0;  // of open guesses
   Pool pool_;  // outlives the sequences, so it stands before them
   std::map<int32_t, Sequence> sequences_;
 };

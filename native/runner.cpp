@@ -77,6 +77,14 @@ void Runner::requireFit(const StepEntry& entry) const {
     throw error("BAD_ARGUMENT", "A step entry has %zu targets for %zu tokens.", entry.targets.size(),
                 entry.tokens.size());
   }
+  for (const int32_t token : entry.proposals) {
+    if (token < 0 || token >= vocab) {
+      throw error("BAD_ARGUMENT", "Proposal %d is outside the vocabulary of %d.", token, vocab);
+    }
+  }
+  if (!entry.proposals.empty() && (!entry.sample || !entry.mask.empty())) {
+    throw Error("BAD_ARGUMENT", "A step entry with proposals samples, and its tokens are not masked.");
+  }
   const int32_t count = static_cast<int32_t>(entry.tokens.size());
   if (entry.sample && !cache_.completes(entry.sequence, count)) {
     throw error("BAD_ARGUMENT",
@@ -94,25 +102,50 @@ std::unique_ptr<Runner::Step> Runner::prepare(std::vector<StepEntry> entries) {
   for (const StepEntry& entry : step->entries) {
     step->fills.push_back({entry.sequence, entry.tokens.data(), static_cast<int32_t>(entry.tokens.size())});
   }
-  step->batch = cache_.plan(step->fills);
-  int64_t row = 0;
-  for (const StepEntry& entry : step->entries) {
-    requireFit(entry);
-    step->tokens.insert(step->tokens.end(), entry.tokens.begin(), entry.tokens.end());
-    const int64_t last = row + static_cast<int64_t>(entry.tokens.size()) - 1;
-    for (size_t i = 0; i < entry.targets.size(); i++) {
-      if (entry.targets[i] >= 0) step->wanted.push_back(row + static_cast<int64_t>(i));
-    }
-    if (entry.sample) step->wanted.push_back(last);
-    step->histories.emplace_back();
-    if (entry.sample && looksBack(*entry.sample)) {
-      step->histories.back() = cache_.history(entry.sequence, entry.tokens.data(), entry.tokens.size());
-    }
-    row = last + 1;
+  cache_.plan(step->fills);
+  for (const StepEntry& entry : step->entries) requireFit(entry);
+  try {
+    open(*step);
+    pack(*step);
+  } catch (...) {
+    abandon(*step);
+    throw;
   }
-  step->outcomes.resize(step->entries.size());
   stepping_ = true;
   return step;
+}
+
+// Opens cells for the proposals and puts what found room behind the entry's tokens.
+void Runner::open(Step& step) {
+  for (size_t i = 0; i < step.entries.size(); i++) {
+    StepEntry& entry = step.entries[i];
+    const int32_t wanted = static_cast<int32_t>(entry.proposals.size());
+    step.guesses.push_back(wanted == 0 ? Guess{} : cache_.extend(entry.sequence, wanted));
+    const int32_t count = step.guesses.back().count;
+    entry.tokens.insert(entry.tokens.end(), entry.proposals.begin(), entry.proposals.begin() + count);
+    step.fills[i].tokens = entry.tokens.data();
+    step.fills[i].count += count;
+  }
+}
+
+void Runner::pack(Step& step) {
+  step.batch = cache_.plan(step.fills);
+  int64_t row = 0;
+  for (size_t i = 0; i < step.entries.size(); i++) {
+    const StepEntry& entry = step.entries[i];
+    step.tokens.insert(step.tokens.end(), entry.tokens.begin(), entry.tokens.end());
+    for (size_t target = 0; target < entry.targets.size(); target++) {
+      if (entry.targets[target] >= 0) step.wanted.push_back(row + static_cast<int64_t>(target));
+    }
+    row += static_cast<int64_t>(entry.tokens.size());
+    const int64_t sampled = entry.sample ? 1 + step.guesses[i].count : 0;
+    for (int64_t from = row - sampled; from < row; from++) step.wanted.push_back(from);
+    step.histories.emplace_back();
+    if (entry.sample && looksBack(*entry.sample)) {
+      step.histories.back() = cache_.history(entry.sequence, entry.tokens.data(), entry.tokens.size());
+    }
+  }
+  step.outcomes.resize(step.entries.size());
 }
 
 void Runner::compute(Step& step) {
@@ -140,23 +173,60 @@ void Runner::collect(Step& step, size_t index, float* logits, size_t& row) {
     outcome.targetTop.insert(outcome.targetTop.end(), top.begin(), top.end());
   }
   if (!entry.sample) return;
-  float* values = logits + vocab * row++;
-  try {
-    if (entry.top > 0) outcome.top = sampler_.top(values, entry.top);
-    const std::vector<int32_t>& history = step.histories[index];
-    const Mask mask{entry.mask.empty() ? nullptr : entry.mask.data(), static_cast<int32_t>(entry.mask.size())};
-    outcome.sampled = sampler_.sample(
-        values, *entry.sample, {history.data(), static_cast<int32_t>(history.size()), entry.generatedFrom}, mask);
-  } catch (const Error& failure) {
-    outcome.failure = failure.what();  // this entry's alone: the others of the batch have their tokens
+  choose(step, index, logits + vocab * row);
+  row += 1 + static_cast<size_t>(step.guesses[index].count);
+}
+
+// Samples row after row of one entry, as long as what comes out is what was proposed.
+void Runner::choose(Step& step, size_t index, float* logits) {
+  const StepEntry& entry = step.entries[index];
+  StepOutcome& outcome = step.outcomes[index];
+  const size_t vocab = static_cast<size_t>(options_.model.vocab);
+  const std::vector<int32_t>& history = step.histories[index];
+  const Mask mask{entry.mask.empty() ? nullptr : entry.mask.data(), static_cast<int32_t>(entry.mask.size())};
+  const int32_t proposed = step.guesses[index].count;
+  Sampling sampling = *entry.sample;
+  for (int32_t i = 0; i <= proposed; i++, sampling.draw++) {
+    float* values = logits + vocab * static_cast<size_t>(i);
+    const int32_t unseen = history.empty() ? 0 : proposed - i;
+    const History said{history.data(), static_cast<int32_t>(history.size()) - unseen, entry.generatedFrom};
+    try {
+      Choice choice;
+      if (entry.top > 0) choice.top = sampler_.top(values, entry.top);
+      choice.sampled = sampler_.sample(values, sampling, said, mask, entry.logprob);
+      outcome.last = std::move(choice);
+    } catch (const Error& failure) {
+      // This entry's alone: the others of the batch have their tokens. Behind a proposal it is the next step's: the
+      // row before has a token, which goes without its cell then and fails by itself.
+      if (i == 0) outcome.failure = failure.what();
+      else outcome.accepted.pop_back();
+      break;
+    }
+    if (i == proposed || outcome.last.sampled.token != entry.proposals[static_cast<size_t>(i)]) break;
+    outcome.accepted.push_back(outcome.last);
   }
+  outcome.proposed = proposed;
 }
 
 void Runner::commit(const Step& step) noexcept {
-  cache_.commit(step.fills);
+  for (size_t i = 0; i < step.fills.size(); i++) {
+    Fill fill = step.fills[i];
+    const Guess& guess = step.guesses[i];
+    const int32_t kept = static_cast<int32_t>(step.outcomes[i].accepted.size());
+    fill.count -= guess.count - kept;
+    cache_.commit(fill);
+    if (guess.count > 0) cache_.retract(fill.sequence, guess, kept);
+  }
   stepping_ = false;
   steps_++;
   tokensComputed_ += static_cast<int64_t>(step.tokens.size());
+}
+
+void Runner::abandon(const Step& step) noexcept {
+  for (size_t i = 0; i < step.guesses.size(); i++) {
+    if (step.guesses[i].count > 0) cache_.retract(step.entries[i].sequence, step.guesses[i], 0);
+  }
+  stepping_ = false;
 }
 
 RunnerStats Runner::stats() const { return {cache_.stats(), steps_, tokensComputed_}; }

@@ -30,6 +30,11 @@ struct StepEntry {
   int32_t sequence = 0;
   std::vector<int32_t> tokens;
   std::optional<Sampling> sample;
+  // What the sampled token and its followers may turn out to be; needs `sample` and no mask. Each is computed as a
+  // row behind `tokens`, and each row before it sampled with the draw that it has in an answer made token by token:
+  // what is sampled does not depend on what was proposed. Fewer are computed where pages or the context run out.
+  std::vector<int32_t> proposals;
+  bool logprob = true;  // false: that of the sampled tokens is not worked out
   int32_t generatedFrom = 0;
   int32_t top = 0;
   std::vector<int32_t> mask;  // as Mask; empty: every token may be sampled
@@ -40,9 +45,16 @@ struct StepEntry {
 
 using Ranked = std::vector<std::pair<int32_t, float>>;  // (token, logprob), likeliest first
 
-struct StepOutcome {
+struct Choice {
   Sampled sampled;
   Ranked top;
+};
+
+struct StepOutcome {
+  // Proposals that were sampled, in order: they are cells now.
+  std::vector<Choice> accepted;
+  int32_t proposed = 0;  // proposals that were computed
+  Choice last;           // of the first row whose token was not proposed; it has no cell
   std::vector<float> targetLogprobs;
   Ranked targetTop;     // targetTop per wanted target, in order
   std::string failure;  // why this entry has no token although one was asked for
@@ -60,6 +72,7 @@ class Runner {
   struct Step {
     std::vector<StepEntry> entries;
     std::vector<Fill> fills;
+    std::vector<Guess> guesses;  // per entry
     Batch batch;
     std::vector<int64_t> tokens;
     std::vector<int64_t> wanted;                 // rows whose logits are needed
@@ -76,13 +89,14 @@ class Runner {
   void splice(int32_t id, const std::vector<CellSplice>& splices);
   void adopt(int32_t id, int32_t from, int32_t start, int32_t end);
 
-  // Throws BAD_ARGUMENT (empty step, token outside the vocabulary, sampling while a gap stays open, …) and has
-  // then changed nothing.
+  // Opens the cells of proposals. Throws BAD_ARGUMENT (empty step, token outside the vocabulary, sampling while a gap
+  // stays open, …) and has then changed nothing.
   std::unique_ptr<Step> prepare(std::vector<StepEntry> entries);
   // Throws RUNTIME_FAILED; the step must then be abandoned.
   void compute(Step& step);
+  // Both end the step: proposals that were not sampled leave no trace in the cells.
   void commit(const Step& step) noexcept;
-  void abandon() noexcept { stepping_ = false; }
+  void abandon(const Step& step) noexcept;
 
   // KV files. begin and end are bookkeeping on the caller's thread; in between, write, read and fill may run on any
   // other, also while a step computes: the pages of a capture are nobody's to write, and those of a file being
@@ -122,7 +136,10 @@ class Runner {
   void requireIdle(const char* what) const;
   KvFileIdentity fileIdentity() const;
   void requireFit(const StepEntry& entry) const;
+  void open(Step& step);
+  void pack(Step& step);
   void collect(Step& step, size_t entry, float* logits, size_t& row);
+  void choose(Step& step, size_t entry, float* logits);
 
   RunnerOptions options_;
   Cache cache_;

@@ -34,13 +34,14 @@ void requireRanges(const Sampling& s) {
 
 Sampler::Sampler(int32_t vocab) : vocab_(vocab), counts_(vocab), weights_(vocab) {}
 
-Sampled Sampler::sample(float* logits, const Sampling& sampling, const History& history, const Mask& mask) {
+Sampled Sampler::sample(float* logits, const Sampling& sampling, const History& history, const Mask& mask,
+                        bool logprob) {
   requireRanges(sampling);
   Peak best = peak(logits);
   if (best.token < 0) {
     throw error("BROKEN_LOGITS", "The model gave no finite logit: all %d of the row are NaN or infinite.", vocab_);
   }
-  const double peakLogit = best.logit, logMass = std::log(mass(logits, best.logit));
+  const double peakLogit = best.logit, logMass = logprob ? std::log(mass(logits, best.logit)) : NAN;
   if (mask.words != nullptr) apply(mask, logits);
   penalise(logits, sampling, history);
   if (mask.words != nullptr || !penalised_.empty()) best = peak(logits);

@@ -51,7 +51,9 @@ class Sampler {
   // `logits` is scratch afterwards. Tokens of the history outside [0, vocab) are passed over. Throws
   // BROKEN_LOGITS when no logit is finite, or none that the mask allows; BAD_ARGUMENT when a parameter is outside
   // its range above.
-  Sampled sample(float* logits, const Sampling& sampling, const History& history, const Mask& mask = {});
+  // Without `logprob` that of the token is NaN, and a pass of exponentials is saved.
+  Sampled sample(float* logits, const Sampling& sampling, const History& history, const Mask& mask = {},
+                 bool logprob = true);
   // The `count` likeliest tokens of the untouched distribution with their logprobs, likeliest first, ties by
   // smaller id. Always min(count, vocab) of them; those that are not finite come last, with -inf.
   std::vector<std::pair<int32_t, float>> top(const float* logits, int32_t count) const;

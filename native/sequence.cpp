@@ -196,6 +196,36 @@ void Sequence::moveFilledHead(int32_t from) noexcept {
   while (filledHead_ < length() && cells_[filledHead_].filled) filledHead_++;
 }
 
+// ---- extend, retract: cells for a guess ----
+
+Guess Sequence::extend(int32_t count) {
+  const Guess none{0, open_};
+  const int32_t room = openIsOurs() ? pool_.pageSize() - open_.used : 0;
+  const int64_t slots = room + static_cast<int64_t>(pool_.pagesFree()) * pool_.pageSize();
+  const int64_t fitting = std::min<int64_t>({count, slots, context_ - length()});
+  if (fitting <= 0) return none;
+  splice({{length(), length(), static_cast<int32_t>(fitting)}});
+  return {static_cast<int32_t>(fitting), none.before};
+}
+
+void Sequence::retract(const Guess& guess, int32_t kept) noexcept {
+  const int32_t cut = guess.count - kept, lengthNew = length() - cut;
+  if (cut == 0) return;
+  visitPages(lengthNew, length(), [this](int32_t page, int32_t count) { pool_.leave(page, count); });
+  cells_.resize(static_cast<size_t>(lengthNew));
+  tokens_.resize(static_cast<size_t>(lengthNew));
+  // Slots are given out in order: the mark goes back behind the last cell that stays.
+  if (kept == 0) {
+    open_ = guess.before;
+  } else {
+    const int32_t slot = cells_.back().slot, page = pool_.pageOf(slot);
+    open_ = {page, slot - page * pool_.pageSize() + 1, pool_.lending(page)};
+  }
+  gapTokens_ -= cut;
+  filledHead_ = std::min(filledHead_, lengthNew);
+  exactLength_ = std::min(exactLength_, lengthNew);
+}
+
 // ---- adopt, plan, commit ----
 
 void Sequence::adopt(const Sequence& from, int32_t start, int32_t end) {

@@ -7,8 +7,9 @@
 //   birth   0 - - │ - -   3 4 │ 5 6          delta = index - birth = 2 behind the gap
 //
 // New cells take the next slots of the sequence's open page, then fresh pages, the last of which becomes the
-// open one. Only the sequence that was lent a page ever writes in it; forks and adopters only read. Called by
-// Cache, between steps. The pool outlives it.
+// open one. Only the sequence that was lent a page ever writes in it; forks and adopters only read. A
+// step's proposals stand in gap cells at the end (extend) that are taken back where they were wrong (retract).
+// Called by Cache, between steps. The pool outlives it.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +28,18 @@ struct Cell {
   bool adopted = false;  // came by adopt: the only cells whose slot may stand twice in a sequence
 };
 
-// The page that the next new cells go to. Slots at or behind `used` have never been given out since `lending`.
+// The page that the next new cells go to. Slots at or behind `used` have not been given out since `lending`, or
+// were taken back unwritten.
 struct OpenPage {
   int32_t page = 0;
   int32_t used = 0;
   int64_t lending = -1;  // it is open only while the pool's number is the same
+};
+
+// Cells at the end of a sequence that a step computes before it is known whether they are right.
+struct Guess {
+  int32_t count = 0;
+  OpenPage before;  // the open page without them
 };
 
 class Sequence {
@@ -63,6 +71,13 @@ class Sequence {
   // One edit. Throws BAD_ARGUMENT, CONTEXT_LENGTH_EXCEEDED or CACHE_FULL, and has then changed nothing.
   // Linear in the cells behind the first splice.
   void splice(const std::vector<CellSplice>& splices);
+
+  // Opens gap cells behind the last one for a guess at what they will hold: `count`, or as many as context and free
+  // pages allow. Until it is retracted nothing but commit may change this sequence.
+  Guess extend(int32_t count);
+  // Keeps the first `kept` cells of the guess and takes the others, all of them gaps, back: pages, open page and
+  // exact length are as if they had never been opened.
+  void retract(const Guess& guess, int32_t kept) noexcept;
 
   // Appends the filled cells [start, end) of `from` (which may be this sequence) with their births. Throws
   // BAD_ARGUMENT or CONTEXT_LENGTH_EXCEEDED, and has then changed nothing.

@@ -121,6 +121,13 @@ export const settings: readonly Setting[] = [
     "switch",
     "recompute approximate cells of a session while it waits for its client",
   ),
+  setting(
+    "lookup",
+    { kind: "switch" },
+    true,
+    "switch",
+    "propose tokens from the conversation's own text and compute several in a step where it pays",
+  ),
   setting("server.active", integer(1, 1024), 8, "requests", "requests served at the same time"),
   setting(
     "server.queue",

@@ -63,6 +63,7 @@ export async function openLocalModel(
       },
       reuse: config.text("reuse") as Reuse,
       repair: repairOf(config.text("repair")),
+      lookup: config.flag("lookup"),
       ...sessionLife(folder, config),
       log: options.log ?? warn,
     });

@@ -75,6 +75,8 @@ export interface AnswerOptions extends SamplingOptions {
    * answer. The session itself stays as it is. Not together with `forget`.
    */
   readonly fork?: boolean;
+  /** Whether tokens may be proposed from the conversation's own text; the answer is the same. Default: the server's. */
+  readonly lookup?: boolean;
   /** Whose request it is; sessions of another tenant do not exist for it. */
   readonly tenant?: string;
   readonly signal?: AbortSignal;
@@ -146,6 +148,8 @@ export type ChatEvent =
       readonly promptTokens: number;
       readonly completionTokens: number;
       readonly bill: Bill;
+      /** Tokens proposed from the conversation's own text: of the answer, and those that were not it. */
+      readonly proposals?: { readonly accepted: number; readonly rejected: number };
       /** Milliseconds from request to first token, and for all tokens after it. */
       readonly promptMs: number;
       readonly generateMs: number;

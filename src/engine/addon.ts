@@ -78,6 +78,8 @@ export interface StepSampling {
    * that may has a finite logit, the outcome is a failure.
    */
   readonly mask?: Int32Array;
+  /** False: the logprob of what is sampled is not worked out, and is NaN. Default: true. */
+  readonly logprob?: boolean;
 }
 
 export interface StepEntry {
@@ -86,18 +88,35 @@ export interface StepEntry {
   readonly tokens: Int32Array;
   /** Present only when these tokens close the last gap and the last of them is the sequence's last cell. */
   readonly sample?: StepSampling;
+  /**
+   * What the sampled token and those behind it may turn out to be; with `sample` and without a mask only. They are
+   * computed behind `tokens` in cells of their own, as many as pages and context leave room for, and each row is
+   * sampled with the draw that it has token by token: what comes out does not depend on what was proposed.
+   */
+  readonly proposals?: Int32Array;
   /** For each of `tokens` the id whose logprob after that token is wanted, or -1. As long as `tokens`. */
   readonly targets?: Int32Array;
   /** Alternatives to report with each target, 0 … 100. */
   readonly targetTop?: number;
 }
 
-export interface StepOutcome {
+export interface SampledToken {
   /** -1 when nothing was sampled. */
   readonly token: number;
   readonly logprob: number;
   readonly topTokens: Int32Array;
   readonly topLogprobs: Float32Array;
+}
+
+/** The token is the last one sampled, which has no cell. */
+export interface StepOutcome extends SampledToken {
+  /**
+   * With proposals: those that were sampled, in order, in front of `token`. They are cells now; the others are as if
+   * they had not been proposed.
+   */
+  readonly accepted?: readonly SampledToken[];
+  /** With proposals: how many were computed. */
+  readonly proposed?: number;
   /** One per target (NaN where it was -1); alternatives follow each other, targetTop per target. */
   readonly targetLogprobs: Float32Array;
   readonly targetTopTokens: Int32Array;

@@ -8,7 +8,7 @@ export interface Splice {
   readonly tokens: Int32Array;
 }
 
-export type JobSampling = Omit<StepSampling, "draw" | "generatedFrom" | "top" | "mask">;
+export type JobSampling = Omit<StepSampling, "draw" | "generatedFrom" | "top" | "mask" | "logprob">;
 
 /** Takes the likeliest token; nothing is drawn. */
 export const greedy: JobSampling = {
@@ -43,6 +43,14 @@ export interface Job {
   readonly constraint?: Constraint;
   /** Alternatives to report per token. */
   readonly top: number;
+  /** False: logprobs are NaN, and cost nothing. Default: true. */
+  readonly logprobs?: boolean;
+  /**
+   * Whether tokens may be proposed from the sequence's own text and computed several in a step. The answer is the same
+   * token by token; see README.md for what that means with kernels whose last bits depend on the rows of a step.
+   * Without effect for a constrained answer. Default: false.
+   */
+  readonly lookup?: boolean;
   readonly signal?: AbortSignal;
   /** For an answer that goes on: number of its next token, and index of its first. */
   readonly draw?: number;
@@ -70,6 +78,10 @@ export interface Generated {
   readonly token: number;
   readonly logprob: number;
   readonly top: readonly Alternative[];
+  /** It had been proposed, and cost no step of its own. */
+  readonly proposed?: true;
+  /** Proposals that this token, sampled behind the accepted ones, has shown to be wrong; absent: none. */
+  readonly rejected?: number;
 }
 
 /** What the session layer sees of the engine. */

@@ -6,6 +6,7 @@ import type { Runner, RunnerInfo, StepResult } from "./addon.ts";
 import { Files } from "./files.ts";
 import { Pace } from "./pace.ts";
 import { plan } from "./plan.ts";
+import { RowCosts } from "./row-costs.ts";
 import { giveWay, seatAll } from "./seats.ts";
 import type { Sequence } from "./sequence.ts";
 import { type Share, type StepReport, Tally } from "./tally.ts";
@@ -29,6 +30,7 @@ export class Loop {
   readonly files: Files;
   readonly tally: Tally;
   readonly #pace: Pace;
+  readonly #rowCosts = new RowCosts();
   readonly #patienceMs: number;
   /** Oldest first. */
   #tasks: Task[] = [];
@@ -181,7 +183,7 @@ export class Loop {
     try {
       const result = await this.runner.step(work.map(({ task, count }) => task.entry(count)));
       this.#failures = 0;
-      this.#pace.observe(this.tally.report(work, performance.now() - start));
+      this.#observe(this.tally.report(work, result.outcomes, performance.now() - start));
       this.#advance(work, result);
     } catch (cause) {
       this.#fail(
@@ -195,7 +197,14 @@ export class Loop {
     this.#sweep();
   }
 
+  #observe(report: StepReport): void {
+    this.#pace.observe(report);
+    if (report.promptTokens + report.backgroundTokens > 0) return;
+    this.#rowCosts.observe(report.proposedTokens, report.ms);
+  }
+
   #share(ready: readonly Task[]): Share[] {
+    this.#propose(ready.filter((task) => task.decoding));
     const shares = plan(ready, this.#pace.budget(ready.filter((task) => task.decoding).length));
     const work = ready
       .map((task, place) => ({ task, count: shares[place]! }))
@@ -207,6 +216,15 @@ export class Loop {
     }
     this.#sweep();
     return work.filter(({ task }) => !task.dropped);
+  }
+
+  /** Proposals change what a step computes, not who is in it: each answer has its cell already. */
+  #propose(decoding: readonly Task[]): void {
+    let rows = decoding.length;
+    for (const task of decoding) {
+      task.propose(rows, this.#rowCosts, () => this.runner.inspect(task.sequence.id).tokens);
+      rows += task.proposals;
+    }
   }
 
   #advance(work: readonly Share[], { outcomes }: StepResult): void {

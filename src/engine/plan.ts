@@ -12,6 +12,8 @@ export interface Demand {
   readonly pending: number;
   /** True once the task has sampled a token: its pending token is the last sampled one. */
   readonly decoding: boolean;
+  /** Rows that a decode computes beside its own. */
+  readonly proposals?: number;
   readonly background?: boolean;
   /** Number of the step that last computed something of it; 0 for none. */
   readonly servedAt?: number;
@@ -30,7 +32,7 @@ export function plan(demands: readonly Demand[], budget: number): number[] {
   for (const place of served) {
     if (!demands[place]!.decoding) continue;
     shares[place] = 1;
-    left--;
+    left -= 1 + (demands[place]!.proposals ?? 0);
   }
   left = Math.max(left, leastPromptTokens);
   // Smallest demand first: what it leaves of its even share is known before the larger ones take theirs.

@@ -1,5 +1,6 @@
 // What the engine counts: tokens computed by kind, steps, answers put off. It adds up and reports each step to
 // an observer, who makes gauges and histograms of it; it decides nothing.
+import type { StepOutcome } from "./addon.ts";
 import type { Task } from "./task.ts";
 
 /** One finished step. */
@@ -9,6 +10,9 @@ export interface StepReport {
   readonly promptTokens: number;
   readonly decodeTokens: number;
   readonly backgroundTokens: number;
+  /** Rows of proposals beside `decodeTokens`, and how many of them were right. */
+  readonly proposedTokens: number;
+  readonly acceptedTokens: number;
   /** From the call to its answer, on the JavaScript thread's clock. */
   readonly ms: number;
 }
@@ -17,6 +21,8 @@ export interface Counts {
   promptTokens: number;
   decodeTokens: number;
   backgroundTokens: number;
+  proposedTokens: number;
+  acceptedTokens: number;
   stepsFailed: number;
   /** Times an answer had to wait for a page. */
   parkings: number;
@@ -36,6 +42,8 @@ export class Tally {
     promptTokens: 0,
     decodeTokens: 0,
     backgroundTokens: 0,
+    proposedTokens: 0,
+    acceptedTokens: 0,
     stepsFailed: 0,
     parkings: 0,
     givenUp: 0,
@@ -46,16 +54,24 @@ export class Tally {
   constructor(private readonly observe: (report: StepReport) => void) {}
 
   /** Before the tasks advance: what they were decides what their tokens are. */
-  report(work: readonly Share[], ms: number): StepReport {
-    const kinds = { promptTokens: 0, decodeTokens: 0, backgroundTokens: 0 };
+  report(work: readonly Share[], outcomes: readonly StepOutcome[], ms: number): StepReport {
+    const kinds = {
+      promptTokens: 0,
+      decodeTokens: 0,
+      backgroundTokens: 0,
+      proposedTokens: 0,
+      acceptedTokens: 0,
+    };
     for (const { task, count } of work) {
       if (task.background) kinds.backgroundTokens += count;
       else if (task.decoding) kinds.decodeTokens += count;
       else kinds.promptTokens += count;
     }
-    this.counts.promptTokens += kinds.promptTokens;
-    this.counts.decodeTokens += kinds.decodeTokens;
-    this.counts.backgroundTokens += kinds.backgroundTokens;
+    for (const { proposed = 0, accepted = [] } of outcomes) {
+      kinds.proposedTokens += proposed;
+      kinds.acceptedTokens += accepted.length;
+    }
+    for (const kind of Object.keys(kinds) as (keyof typeof kinds)[]) this.counts[kind] += kinds[kind];
     const report = { entries: work.length, ...kinds, ms };
     this.observe(report);
     return report;

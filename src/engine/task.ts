@@ -1,10 +1,12 @@
 // One job under way: which of its tokens still lack keys, where they stand, and what the next step needs of
 // it. Bookkeeping in plain numbers; it never calls the runner. An answer whose next token found no page is
 // parked; one that gave its cells up as well knows all its tokens and is read again from the start.
-import type { CellSplice, StepEntry, StepOutcome } from "./addon.ts";
+import type { CellSplice, SampledToken, StepEntry, StepOutcome } from "./addon.ts";
 import type { Answer } from "./answer.ts";
-import type { Job } from "./job.ts";
+import type { Generated, Job } from "./job.ts";
+import { Lookup } from "./lookup.ts";
 import type { Demand } from "./plan.ts";
+import type { RowCosts } from "./row-costs.ts";
 import type { Sequence } from "./sequence.ts";
 
 /** Cells [start, end), in new coordinates. */
@@ -24,6 +26,8 @@ export class Task implements Demand {
   readonly #promptLength: number;
   /** The token sampled last, while it has no cell. */
   #owed: number | undefined;
+  #lookup: Lookup | undefined;
+  #proposals: Int32Array = noTokens;
   decoding = false;
   servedAt = 0;
   /** The edit is applied. */
@@ -106,6 +110,25 @@ export class Task implements Demand {
     return open;
   }
 
+  get proposals(): number {
+    return this.#proposals.length;
+  }
+
+  /**
+   * Chooses what to propose in the next step, which computes `rows` rows without it. `read` gives the tokens of the
+   * filled cells; it is called once. A stop token is never proposed, and nothing that the answer is too short for: so
+   * only the last token of a step can end an answer, and what ends one never becomes a cell.
+   */
+  propose(rows: number, costs: RowCosts, read: () => Int32Array): void {
+    const { lookup, constraint, maxTokens, stopTokens } = this.job;
+    this.#proposals = noTokens;
+    if (!lookup || constraint || !this.decoding) return;
+    this.#lookup ??= new Lookup(concatenate([read().subarray(0, this.filledLength), this.#fill]));
+    const found = this.#lookup.propose(maxTokens - this.#generated - 1, rows, costs);
+    const end = found.findIndex((token) => stopTokens.has(token));
+    this.#proposals = end < 0 ? found : found.subarray(0, end);
+  }
+
   /** The step's entry for the next `count` pending tokens; asks for a token when they are the last ones. */
   entry(count: number): StepEntry {
     const tokens = this.#fill.subarray(this.#filled, this.#filled + count);
@@ -113,25 +136,40 @@ export class Task implements Demand {
     if (count < this.pending || this.job.maxTokens === 0) return entry;
     const { sampling, top, draw = 0, generatedFrom = this.#promptLength, constraint } = this.job;
     const mask = constraint?.mask();
-    const sample = { ...sampling, draw: draw + this.#generated, generatedFrom, top };
-    return { ...entry, sample: mask ? { ...sample, mask } : sample };
+    const logprob = this.job.logprobs ?? true;
+    const sample = {
+      ...sampling,
+      draw: draw + this.#generated,
+      generatedFrom,
+      top,
+      logprob,
+      ...(mask && { mask }),
+    };
+    return { ...entry, sample, ...(this.proposals > 0 && { proposals: this.#proposals }) };
   }
 
   /** After a step that computed `count` tokens. True when the answer is complete; else a token may be owed. */
   advance(count: number, outcome: StepOutcome): boolean {
+    this.#proposals = noTokens;
     this.#filled += count;
     if (this.pending > 0) return false;
     if (this.job.maxTokens === 0) return true;
-    this.#generated++;
-    this.answer.push({
-      token: outcome.token,
-      logprob: outcome.logprob,
-      top: Array.from(outcome.topTokens, (token, rank) => ({ token, logprob: outcome.topLogprobs[rank]! })),
-    });
+    const { accepted = [], proposed = 0 } = outcome;
+    this.#lookup?.learn(proposed, accepted.length);
+    for (const token of accepted) this.#say({ ...generated(token), proposed: true });
+    this.#length += accepted.length;
+    const rejected = proposed - accepted.length;
+    this.#say({ ...generated(outcome), ...(rejected > 0 && { rejected }) });
     this.#owed = outcome.token;
     const { constraint, maxTokens, stopTokens } = this.job;
     constraint?.accept(outcome.token);
     return this.#generated >= maxTokens || stopTokens.has(outcome.token) || (constraint?.terminated ?? false);
+  }
+
+  #say(item: Generated): void {
+    this.#generated++;
+    this.#lookup?.push(item.token);
+    this.answer.push(item);
   }
 
   /** What opens the cell of the token that is owed, or all cells of a task that gave them up. */
@@ -164,6 +202,13 @@ export class Task implements Demand {
     this.decoding = false;
     this.spliced = false;
   }
+}
+
+const noTokens = new Int32Array(0);
+
+function generated({ token, logprob, topTokens, topLogprobs }: SampledToken): Generated {
+  const top = Array.from(topTokens, (id, rank) => ({ token: id, logprob: topLogprobs[rank]! }));
+  return { token, logprob, top };
 }
 
 function concatenate(parts: readonly Int32Array[]): Int32Array {

@@ -134,17 +134,23 @@ export function usage(event: Finish): object {
     completion_tokens: event.completionTokens,
     total_tokens: event.promptTokens + event.completionTokens,
     prompt_tokens_details: { cached_tokens: cachedTokens(event.bill) },
+    ...(event.proposals && {
+      completion_tokens_details: {
+        accepted_prediction_tokens: event.proposals.accepted,
+        rejected_prediction_tokens: event.proposals.rejected,
+      },
+    }),
   };
 }
 
 /** What Pocket adds to the last chunk or the whole answer. */
-export function account(event: Finish): { pocket: Bill; timings: object } {
+export function account(event: Finish): { pocket: Bill & Partial<Proposals>; timings: object } {
   const { session, kept, relocated, computed, stale, reason } = event.bill;
   // The first token belongs to the prompt's time, so the rate counts the tokens after it.
   const later = Math.max(0, event.completionTokens - 1);
   const rate = event.generateMs > 0 ? (later * 1000) / event.generateMs : 0;
   return {
-    pocket: { session, kept, relocated, computed, stale, reason },
+    pocket: { session, kept, relocated, computed, stale, reason, ...proposalsOf(event) },
     timings: {
       cache_n: cachedTokens(event.bill),
       prompt_n: computed,
@@ -154,6 +160,19 @@ export function account(event: Finish): { pocket: Bill; timings: object } {
       predicted_per_second: round(rate),
     },
   };
+}
+
+interface Proposals {
+  readonly proposed: number;
+  readonly accepted: number;
+}
+
+/** In a bill only where there were any. */
+function proposalsOf({
+  proposals: { accepted, rejected } = { accepted: 0, rejected: 0 },
+}: Finish): Partial<Proposals> {
+  const proposed = accepted + rejected;
+  return proposed > 0 ? { proposed, accepted } : {};
 }
 
 function cachedTokens(bill: Bill): number {

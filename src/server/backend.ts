@@ -55,6 +55,9 @@ export interface StepReport {
   readonly decodeTokens: number;
   /** Recomputed while nobody waited. */
   readonly backgroundTokens: number;
+  /** Computed beside `decodeTokens` because they might come next, and those that did. Absent: none. */
+  readonly proposedTokens?: number;
+  readonly acceptedTokens?: number;
   readonly ms: number;
 }
 

@@ -46,6 +46,11 @@ export class Metrics {
   readonly #failed = this.#labelled("requests_failed_total", "Requests that ended with an error", "code");
   readonly #steps = this.#counter("steps_total", "Passes of the model");
   readonly #stepTokens = this.#labelled("step_tokens_total", "Tokens run through the model", "kind");
+  readonly #proposed = this.#counter(
+    "spec_decode_num_draft_tokens_total",
+    "Tokens proposed by prompt lookup",
+  );
+  readonly #accepted = this.#counter("spec_decode_num_accepted_tokens_total", "Of them, those that came");
   readonly #stepSeconds = this.#histogram("step_seconds", "Time of one step", gapSeconds);
   readonly #batchSize = this.#histogram("step_batch_size", "Sequences in one step", batchSizes);
   readonly #iterationTokens = this.#histogram("iteration_tokens_total", "Tokens in one step", stepTokens);
@@ -131,14 +136,18 @@ export class Metrics {
     for (const [counter, part] of parts) counter.inc(bill[part]);
   }
 
-  #stepped({ entries, promptTokens, decodeTokens, backgroundTokens, ms }: StepReport): void {
+  #stepped({ entries, promptTokens, decodeTokens, backgroundTokens, ms, ...lookup }: StepReport): void {
+    const { proposedTokens = 0, acceptedTokens = 0 } = lookup;
     this.#steps.inc();
+    this.#proposed.inc(proposedTokens);
+    this.#accepted.inc(acceptedTokens);
+    this.#stepTokens.inc({ kind: "proposal" }, proposedTokens);
     this.#stepTokens.inc({ kind: "prompt" }, promptTokens);
     this.#stepTokens.inc({ kind: "decode" }, decodeTokens);
     this.#stepTokens.inc({ kind: "background" }, backgroundTokens);
     this.#stepSeconds.observe(ms / 1000);
     this.#batchSize.observe(entries);
-    this.#iterationTokens.observe(promptTokens + decodeTokens + backgroundTokens);
+    this.#iterationTokens.observe(promptTokens + decodeTokens + backgroundTokens + proposedTokens);
   }
 
   #counter(name: string, help: string): Counter {

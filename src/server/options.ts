@@ -25,6 +25,7 @@ export function answerOptions(
     ...(body.pocket?.repair && { repair: body.pocket.repair }),
     ...(body.pocket?.forget && { forget: true }),
     ...(body.pocket?.fork && { fork: true }),
+    ...(typeof body.pocket?.lookup === "boolean" && { lookup: body.pocket.lookup }),
     ...(tenant !== undefined && { tenant }),
   };
 }

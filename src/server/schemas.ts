@@ -24,6 +24,7 @@ export const pocketSchema = z.strictObject({
     .nullish(),
   forget: z.boolean().nullish(),
   fork: z.boolean().nullish(),
+  lookup: z.boolean().nullish(),
 });
 
 const answerFields = {

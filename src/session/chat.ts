@@ -45,6 +45,8 @@ export interface LocalChatOptions {
   readonly reuse?: Reuse;
   /** Default: "none". */
   readonly repair?: Repair;
+  /** Whether tokens are proposed from the conversation's own text. Default: no. */
+  readonly lookup?: boolean;
   /** Seconds an idle session lives. Default: until there is no room. */
   readonly ttlSeconds?: number;
   /** Sessions whose version before the last edit is kept, as long as there is room. Default: 4. */
@@ -221,6 +223,8 @@ export class LocalChat implements Chat {
         maxTokens,
         stopTokens,
         top: options.topLogprobs ?? 0,
+        logprobs: options.topLogprobs !== undefined,
+        lookup: options.lookup ?? this.options.lookup ?? false,
         ...(constraint && { constraint }),
       },
       signal: options.signal,

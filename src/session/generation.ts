@@ -7,7 +7,10 @@ import { lengthOf } from "../text/span.ts";
 import type { JobEnd } from "./session.ts";
 import type { Lease, Sessions } from "./sessions.ts";
 
-export type GenerationOptions = Pick<Job, "sampling" | "maxTokens" | "stopTokens" | "top" | "constraint">;
+export type GenerationOptions = Pick<
+  Job,
+  "sampling" | "maxTokens" | "stopTokens" | "top" | "logprobs" | "lookup" | "constraint"
+>;
 
 export class Generation {
   readonly #generated: number[] = [];

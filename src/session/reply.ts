@@ -36,6 +36,8 @@ export class Reply {
   readonly #stop = new AbortController();
   readonly #clock = new Clock();
   #completionTokens = 0;
+  #accepted = 0;
+  #rejected = 0;
   #finish: FinishReason = "length";
 
   constructor(private readonly options: ReplyOptions) {}
@@ -61,6 +63,7 @@ export class Reply {
       promptTokens: this.#promptTokens,
       completionTokens: this.#completionTokens,
       bill: billOf(lease, stale),
+      proposals: { accepted: this.#accepted, rejected: this.#rejected },
       ...this.#clock.read(),
     };
   }
@@ -97,6 +100,8 @@ export class Reply {
       this.#clock.mark();
       if (done) break;
       this.#completionTokens++;
+      this.#accepted += value.proposed ? 1 : 0;
+      this.#rejected += value.rejected ?? 0;
       const ended = generation.stopTokens.has(value.token);
       if (!ended) yield* speech.push(value);
       if (ended || speech.stopped) {

@@ -6,6 +6,7 @@ import type {
   Runner,
   RunnerInfo,
   RunnerStats,
+  SampledToken,
   SequenceInfo,
   StepEntry,
   StepOutcome,
@@ -38,8 +39,8 @@ export function allowedFrom(token: number, mask: Int32Array | undefined, vocab: 
   throw new Error("The mask allows nothing.");
 }
 
-function sampled(cells: readonly Cell[], mask: Int32Array | undefined): number {
-  return allowedFrom(following(cells.map((cell) => cell.token)), mask, scriptedVocab);
+function spoken(token: number): SampledToken {
+  return { token, logprob: 0, topTokens: new Int32Array(0), topLogprobs: new Float32Array(0) };
 }
 
 export class ScriptedRunner implements Runner {
@@ -48,6 +49,8 @@ export class ScriptedRunner implements Runner {
   readonly log: StepEntry[][] = [];
   /** Called before each step computes; may throw or wait. */
   before: (step: number) => Promise<void> | void = () => undefined;
+  /** The model. */
+  next: (tokens: readonly number[]) => number = following;
   stepping = false;
   closed = false;
   #next = 1;
@@ -222,15 +225,30 @@ export class ScriptedRunner implements Runner {
     }
     const open = cells.some((cell) => !cell.filled);
     if (entry.sample && open) throw pocketError("BAD_ARGUMENT", "Sampled while a gap is open.");
-    return {
-      token: entry.sample ? sampled(cells, entry.sample.mask) : -1,
-      logprob: 0,
-      topTokens: new Int32Array(0),
-      topLogprobs: new Float32Array(0),
+    const none = {
       targetLogprobs: new Float32Array(0),
       targetTopTokens: new Int32Array(0),
       targetTopLogprobs: new Float32Array(0),
     };
+    if (!entry.sample) return { ...spoken(-1), ...none };
+    const sampled = () =>
+      allowedFrom(this.next(cells.map((cell) => cell.token)), entry.sample!.mask, scriptedVocab);
+    if (!entry.proposals) return { ...spoken(sampled()), ...none };
+    const proposals = entry.proposals.slice(0, this.#room(cells));
+    const accepted: SampledToken[] = [];
+    for (const token of proposals) {
+      if (sampled() !== token) break;
+      accepted.push(spoken(token));
+      cells.push({ token, filled: true });
+    }
+    return { ...spoken(sampled()), ...none, accepted, proposed: proposals.length };
+  }
+
+  /** Cells that one sequence may grow by. */
+  #room(cells: readonly Cell[]): number {
+    const { pagesFree } = this.stats();
+    const rest = Math.ceil(cells.length / 16) * 16 - cells.length;
+    return Math.min(rest + 16 * pagesFree, this.context - cells.length);
   }
 
   #cells(id: number): Cell[] {

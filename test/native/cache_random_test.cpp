@@ -167,7 +167,7 @@ class Life {
     for (size_t i = 0; i < fills.size(); i++) comparePlan(batch, i, fills[i]);
     std::map<int32_t, Ints> histories;
     for (const Fill& fill : fills) histories[fill.sequence] = cache_.history(fill.sequence, fill.tokens, fill.count);
-    cache_.commit(fills);
+    for (const Fill& fill : fills) cache_.commit(fill);
     for (const Fill& fill : fills) {
       model_.fill(fill.sequence, tokens[fill.sequence]);
       CHECK_EQ(histories[fill.sequence], cache_.cells(fill.sequence).tokens);

@@ -18,7 +18,7 @@ void fillFirst(Cache& cache, int32_t length) {
   const Ints tokens(length, 7);
   const int32_t id = cache.create();
   cache.splice(id, {{0, 0, length}});
-  cache.commit({{id, tokens.data(), length}});
+  cache.commit({id, tokens.data(), length});
 }
 
 }  // namespace
@@ -81,7 +81,7 @@ TEST("(6) a fill completes a sequence only when it closes every gap and ends at 
   CHECK(!cache.completes(id, 3));
   CHECK(cache.completes(id, 4));
   CHECK(!cache.completes(id, 5));
-  cache.commit({{id, tokens.data(), 4}});
+  cache.commit({id, tokens.data(), 4});
   CHECK(!cache.completes(id, 0));
   cache.splice(id, {{1, 2, 2}});  // survivors behind: their logits are not computed
   CHECK(!cache.completes(id, 2));
@@ -96,9 +96,9 @@ TEST("the exact length of a sequence with gaps ends at the first of them until i
   const Ints tokens(4, 3);
   cache.splice(1, {{10, 10, 4}});
   CHECK_EQ(cache.info(1).exactLength, 10);
-  cache.commit({{1, tokens.data(), 3}});
+  cache.commit({1, tokens.data(), 3});
   CHECK_EQ(cache.info(1).exactLength, 13);
-  cache.commit({{1, tokens.data(), 1}});
+  cache.commit({1, tokens.data(), 1});
   CHECK_EQ(cache.info(1).exactLength, 14);
 }
 
