@@ -6,6 +6,7 @@ import { compaction } from "./compaction.ts";
 import { engine } from "./engine.ts";
 import { kernelNames, kernels } from "./kernels.ts";
 import { load } from "./load.ts";
+import { lookup } from "./lookup.ts";
 import { memory } from "./memory.ts";
 import { perplexity } from "./perplexity.ts";
 import { soak } from "./soak.ts";
@@ -99,6 +100,19 @@ program
   )
   .option("--tokens <n>", "new tokens of each stream", Number, 256)
   .action(load);
+
+program
+  .command("lookup")
+  .description(
+    "prompt lookup on against off, on an edit of a source file and on free text; what rows of a step cost",
+  )
+  .addOption(model())
+  .option("--kv <type>", "f32, f16, bf16, int8", "f16")
+  .option("--activations <type>", "int8 or f32, of the row costs", "int8")
+  .option("--tokens <n>", "new tokens of each answer", Number, 400)
+  .option("--repeat <n>", "pairs", Number, 5)
+  .option("--rows <n>", "rows of a step", numbers, [2, 3, 4, 6, 8, 12, 16])
+  .action(lookup);
 
 program
   .command("perplexity")

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "error.h"
@@ -13,6 +14,10 @@ namespace {
 
 constexpr float kLargest = std::numeric_limits<float>::max();
 float clean(float logit) { return logit >= -kLargest && logit <= kLargest ? logit : -kInfinity; }
+
+bool looksBack(const Sampling& sampling) {
+  return sampling.repetitionPenalty != 1 || sampling.frequencyPenalty != 0 || sampling.presencePenalty != 0;
+}
 
 void require(bool inRange, const char* name, double value, const char* range) {
   if (!inRange) throw error("BAD_ARGUMENT", "The sampling parameter %s is %g; it must be %s.", name, value, range);
@@ -32,20 +37,31 @@ void requireRanges(const Sampling& s) {
 
 }  // namespace
 
-Sampler::Sampler(int32_t vocab) : vocab_(vocab), counts_(vocab), weights_(vocab) {}
+Sampler::Sampler(int32_t vocab, const RowLoops& loops)
+    : vocab_(vocab), loops_(loops), counts_(vocab), weights_(vocab), blockPeaks_(rowBlocks(vocab)),
+      blockSums_(rowBlocks(vocab)) {}
 
 Sampled Sampler::sample(float* logits, const Sampling& sampling, const History& history, const Mask& mask,
                         bool logprob) {
   requireRanges(sampling);
-  Peak best = peak(logits);
-  if (best.token < 0) {
-    throw error("BROKEN_LOGITS", "The model gave no finite logit: all %d of the row are NaN or infinite.", vocab_);
+  const bool changes = mask.words != nullptr || looksBack(sampling);
+  Peak best{-kInfinity, -1};
+  double peakLogit = 0, logMass = std::numeric_limits<double>::quiet_NaN();
+  if (logprob || !changes) {
+    best = peak(logits);
+    if (best.token < 0) {
+      throw error("BROKEN_LOGITS", "The model gave no finite logit: all %d of the row are NaN or infinite.", vocab_);
+    }
+    peakLogit = best.logit;
+    if (logprob) logMass = std::log(loops_.mass(logits, vocab_, best.logit));
   }
-  const double peakLogit = best.logit, logMass = logprob ? std::log(mass(logits, best.logit)) : NAN;
-  if (mask.words != nullptr) apply(mask, logits);
-  penalise(logits, sampling, history);
-  if (mask.words != nullptr || !penalised_.empty()) best = peak(logits);
-  if (best.token < 0) throw Error("BROKEN_LOGITS", "The model gave no finite logit for a token that the mask allows.");
+  penalised_.clear();
+  if (changes) {
+    if (mask.words != nullptr) apply(mask, logits);
+    if (looksBack(sampling)) penalise(logits, sampling, history);
+    best = peak(logits);
+  }
+  if (best.token < 0) throw Error("BROKEN_LOGITS", "The model gave no finite logit for a token that may be sampled.");
   const int32_t token = sampling.temperature == 0 ? best.token : drawToken(logits, sampling, best.logit);
   float logit = logits[token];
   for (const Candidate& seen : penalised_) {
@@ -54,99 +70,88 @@ Sampled Sampler::sample(float* logits, const Sampling& sampling, const History& 
   return {token, static_cast<float>((logit - peakLogit) - logMass)};
 }
 
-std::vector<std::pair<int32_t, float>> Sampler::top(const float* logits, int32_t count) const {
+std::vector<std::pair<int32_t, float>> Sampler::top(const float* logits, int32_t count) {
   count = std::clamp(count, 0, vocab_);
   std::vector<std::pair<int32_t, float>> result;
   if (count == 0) return result;
-  std::vector<Candidate> candidates;
-  selectTop(logits, count, candidates);
-  std::sort(candidates.begin(), candidates.end(), before);
-  const double peakLogit = candidates.empty() ? 0 : candidates.front().logit;
-  const double logMass = candidates.empty() ? 0 : std::log(mass(logits, candidates.front().logit));
-  for (const Candidate& c : candidates) {
-    result.emplace_back(c.token, static_cast<float>((c.logit - peakLogit) - logMass));
+  const Peak best = peak(logits);
+  selectTop(logits, count);
+  std::sort(candidates_.begin(), candidates_.end(), before);
+  const double logMass = best.token < 0 ? 0 : std::log(loops_.mass(logits, vocab_, best.logit));
+  for (const Candidate& c : candidates_) {
+    result.emplace_back(c.token, static_cast<float>((c.logit - static_cast<double>(best.logit)) - logMass));
   }
-  for (int32_t token = 0; static_cast<int32_t>(result.size()) < count; token++) {
+  for (int32_t token = 0; token < vocab_ && static_cast<int32_t>(result.size()) < count; token++) {
     if (clean(logits[token]) == -kInfinity) result.emplace_back(token, -kInfinity);
   }
   return result;
 }
 
-float Sampler::logSumExp(const float* logits) const {
+float Sampler::logSumExp(const float* logits) {
   const Peak best = peak(logits);
   if (best.token < 0) return -kInfinity;
-  return static_cast<float>(best.logit + std::log(mass(logits, best.logit)));
+  return static_cast<float>(best.logit + std::log(loops_.mass(logits, vocab_, best.logit)));
 }
 
-// The lanes' comparisons are false for NaN and for what is beyond the largest float.
-Sampler::Peak Sampler::peak(const float* logits) const {
-  Peak best{-kInfinity, -1};
-  for (int32_t start = 0; start < vocab_; start += kBlock) {
-    const int32_t end = std::min(start + kBlock, vocab_);
-    float lanes[kLanes];
-    std::fill_n(lanes, kLanes, -kInfinity);
-    int32_t i = start;
-    for (; i + kLanes <= end; i += kLanes) {
-      for (int32_t j = 0; j < kLanes; j++) {
-        const float x = logits[i + j] <= kLargest ? logits[i + j] : -kInfinity;
-        lanes[j] = x > lanes[j] ? x : lanes[j];
-      }
-    }
-    float largest = *std::max_element(lanes, lanes + kLanes);
-    for (; i < end; i++) largest = std::max(largest, clean(logits[i]));
-    if (!(largest > best.logit)) continue;
-    best = {largest, static_cast<int32_t>(std::find(logits + start, logits + end, largest) - logits)};
-  }
-  return best;
+Sampler::Peak Sampler::peak(const float* logits) {
+  loops_.peaks(logits, vocab_, blockPeaks_.data());
+  const auto block = std::max_element(blockPeaks_.begin(), blockPeaks_.end());
+  if (*block == -kInfinity) return {-kInfinity, -1};
+  const int32_t start = static_cast<int32_t>(block - blockPeaks_.begin()) * kRowBlock;
+  const float* found = std::find(logits + start, logits + std::min(start + kRowBlock, vocab_), *block);
+  return {*block, static_cast<int32_t>(found - logits)};
 }
 
-double Sampler::mass(const float* logits, float peak) const {
-  float weights[kBlock];
-  double total = 0;
-  for (int32_t start = 0; start < vocab_; start += kBlock) {
-    total += weigh(logits + start, std::min(kBlock, vocab_ - start), peak, 1, weights);
-  }
-  return total;
+// The largest value that at least `count` tokens reach for certain, by blockPeaks_; -inf when none is certain.
+float Sampler::certainBar(int32_t count) {
+  if (count > static_cast<int32_t>(blockPeaks_.size())) return -kInfinity;
+  sortedPeaks_ = blockPeaks_;
+  std::nth_element(sortedPeaks_.begin(), sortedPeaks_.begin() + (count - 1), sortedPeaks_.end(), std::greater<float>());
+  return sortedPeaks_[static_cast<size_t>(count) - 1];
 }
 
-// The `count` first in the order of likelihood, in no particular order, fewer when fewer are finite. Keeps twice
-// as many at most: whenever that is reached, the better half stays and its last one is the bar for newcomers.
-void Sampler::selectTop(const float* logits, int32_t count, std::vector<Candidate>& candidates) const {
-  candidates.clear();
+// Fills candidates_ with the `count` first in the order of likelihood, in no particular order, fewer when fewer are
+// finite. blockPeaks_ are the row's: blocks that cannot have one are passed over. Keeps twice as many at most:
+// whenever that is reached, the better half stays and its last one is the bar for newcomers.
+void Sampler::selectTop(const float* logits, int32_t count) {
+  candidates_.clear();
   const size_t kept = static_cast<size_t>(count), limit = std::max<size_t>(2 * kept, 64);
   const auto keep = [&] {
-    std::nth_element(candidates.begin(), candidates.begin() + (kept - 1), candidates.end(), before);
+    std::nth_element(candidates_.begin(), candidates_.begin() + (kept - 1), candidates_.end(), before);
+    candidates_.resize(kept);
   };
-  float bar = -kInfinity;
-  for (int32_t token = 0; token < vocab_; token++) {
-    if (!(logits[token] > bar && logits[token] <= kLargest)) continue;
-    candidates.push_back({logits[token], token});
-    if (candidates.size() < limit) continue;
-    keep();
-    candidates.resize(kept);
-    bar = candidates.back().logit;
+  const float reached = certainBar(count);
+  float bar = reached == -kInfinity ? -kInfinity : std::nextafter(reached, -kInfinity);
+  for (int32_t start = 0; start < vocab_; start += kRowBlock) {
+    if (!(blockPeaks_[start / kRowBlock] > bar)) continue;
+    const int32_t end = std::min(start + kRowBlock, vocab_);
+    for (int32_t token = start; token < end; token++) {
+      if (!(logits[token] > bar && logits[token] <= kLargest)) continue;
+      candidates_.push_back({logits[token], token});
+      if (candidates_.size() < limit) continue;
+      keep();
+      bar = candidates_.back().logit;
+    }
   }
-  if (candidates.size() <= kept) return;
-  keep();
-  candidates.resize(kept);
+  if (candidates_.size() > kept) keep();
 }
 
-// Words of ones, as most are in free text, cost one comparison.
+// Words of ones, as most are in free text, and of zeros, as most are inside a grammar, cost one comparison.
 void Sampler::apply(const Mask& mask, float* logits) const {
   for (int32_t start = 0; start < vocab_; start += 32) {
     const int32_t word = start / 32, end = std::min(start + 32, vocab_);
     const uint32_t bits = word < mask.count ? static_cast<uint32_t>(mask.words[word]) : 0;
     if (bits == ~uint32_t{0}) continue;
-    for (int32_t i = start; i < end; i++) {
-      if (((bits >> (i - start)) & 1) == 0) logits[i] = -kInfinity;
+    if (bits == 0) {
+      std::fill(logits + start, logits + end, -kInfinity);
+      continue;
     }
+    for (int32_t i = start; i < end; i++) logits[i] = ((bits >> (i - start)) & 1) == 0 ? -kInfinity : logits[i];
   }
 }
 
 // Fills penalised_ with the seen tokens and their untouched logits, and lowers them in the row.
 void Sampler::penalise(float* logits, const Sampling& sampling, const History& history) {
-  penalised_.clear();
-  if (sampling.repetitionPenalty == 1 && sampling.frequencyPenalty == 0 && sampling.presencePenalty == 0) return;
   for (int32_t i = 0; i < history.count; i++) {
     const int32_t token = history.tokens[i];
     if (token < 0 || token >= vocab_) continue;
@@ -167,27 +172,128 @@ void Sampler::penalise(float* logits, const Sampling& sampling, const History& h
   }
 }
 
-// Every filter admits a prefix of the order of likelihood, so top-k and top-p together are one last token:
-// top-k first, top-p within what it leaves, as a share of that. min-p needs no order and is left to the draw.
-// `total` is the sum of weights_.
-Sampler::Candidate Sampler::lastAdmitted(const float* logits, const Sampling& sampling, double total) {
+// Every filter admits a prefix of the order of likelihood, so top-k and top-p together are one last token: top-k
+// first, top-p within what it leaves, as a share of that. min-p needs no order. With top-k the exponentials of its
+// candidates are the only ones, without it those of the whole row.
+int32_t Sampler::drawToken(const float* logits, const Sampling& sampling, float peak) {
   const bool byCount = sampling.topK > 0 && sampling.topK < vocab_;
-  if (!byCount && sampling.topP == 1) return {-kInfinity, vocab_};
-  if (byCount) {
-    selectTop(logits, sampling.topK, candidates_);
-    if (sampling.topP == 1) return *std::max_element(candidates_.begin(), candidates_.end(), before);
-    total = 0;
-    for (const Candidate& c : candidates_) total += weights_[c.token];
-  } else {
-    // Tokens no heavier than `light` have less than 1 - topP together, so none of them is among the likeliest
-    // that reach topP. Half of it, so that rounding cannot take one that is.
-    const float light = static_cast<float>(0.5 * (1.0 - sampling.topP) * total / vocab_);
-    candidates_.clear();
-    for (int32_t token = 0; token < vocab_; token++) {
-      if (weights_[token] > light) candidates_.push_back({logits[token], token});
-    }
+  return byCount ? drawOfFew(logits, sampling, peak) : drawOfAll(logits, sampling, peak);
+}
+
+// Gives the token that drawOfAll would, sums in the same order: what it would have added besides is zeros.
+int32_t Sampler::drawOfFew(const float* logits, const Sampling& sampling, float peak) {
+  selectTop(logits, sampling.topK);
+  double total = 0;
+  for (const Candidate& c : candidates_) {
+    float& weight = weights_[static_cast<size_t>(c.token)];
+    weigh(&c.logit, 1, peak, sampling.temperature, &weight);
+    total += weight;
   }
-  return lastOfMass(sampling.topP * total);
+  if (sampling.topP < 1) {
+    const Candidate last = lastOfMass(sampling.topP * total);
+    const auto behind = [&](const Candidate& c) { return before(last, c); };
+    candidates_.erase(std::remove_if(candidates_.begin(), candidates_.end(), behind), candidates_.end());
+  }
+  std::sort(candidates_.begin(), candidates_.end(),
+            [](const Candidate& a, const Candidate& b) { return a.token < b.token; });
+  for (Candidate& c : candidates_) {
+    const float weight = weights_[static_cast<size_t>(c.token)];
+    c.logit = weight >= sampling.minP ? weight : 0.0f;  // from here on its weight
+  }
+  total = 0;
+  for (size_t i = 0; i < candidates_.size();) total += sumOfBlock(i);
+  double left = uniform(sampling.seed, sampling.draw) * total;
+  for (size_t i = 0; i < candidates_.size();) {
+    const size_t first = i;
+    const double block = sumOfBlock(i);
+    if (left >= block) {
+      left -= block;
+      continue;
+    }
+    int32_t chosen = candidates_[first].token;
+    for (size_t j = first; j < i && left >= 0; j++) {
+      left -= candidates_[j].logit;
+      if (candidates_[j].logit > 0) chosen = candidates_[j].token;
+    }
+    return chosen;
+  }
+  // Rounding left a rest behind the last weight: it is the last token's.
+  size_t chosen = candidates_.size() - 1;
+  while (candidates_[chosen].logit == 0) chosen--;
+  return candidates_[chosen].token;
+}
+
+// The weights of the candidates, by ascending token, that stand in the block of candidates_[i], added up as sum() adds
+// up the block with zeros between them. `i` moves behind them.
+double Sampler::sumOfBlock(size_t& i) const {
+  const int32_t start = candidates_[i].token / kRowBlock * kRowBlock;
+  const int32_t size = std::min(kRowBlock, vocab_ - start), laned = size / kLanes * kLanes;
+  double lanes[kLanes] = {};
+  for (; i < candidates_.size() && candidates_[i].token < start + laned; i++) {
+    lanes[(candidates_[i].token - start) % kLanes] += candidates_[i].logit;
+  }
+  double total = 0;
+  for (const double lane : lanes) total += lane;
+  for (; i < candidates_.size() && candidates_[i].token < start + size; i++) total += candidates_[i].logit;
+  return total;
+}
+
+// Where the end of the nucleus lies: its last token is no heavier than `high` and heavier than `low`. Bars that fall
+// by equal factors from high to low narrow it to one of the steps between them.
+Sampler::Reach Sampler::narrow(const Reach& reach, double wanted) {
+  float bars[kBars];
+  double over[kBars];
+  const float factor = std::pow(reach.low / reach.high, 1.0f / kBars);
+  for (int32_t i = 0; i < kBars; i++) bars[i] = (i == 0 ? reach.high : bars[i - 1]) * factor;
+  loops_.masses(weights_.data(), vocab_, bars, over);
+  Reach narrowed = reach;
+  for (int32_t i = 0; i < kBars; i++) {
+    // masses() are rounded: only what is certain counts.
+    if (over[i] * (1 + 1e-4) < wanted) {
+      narrowed.high = bars[i];
+      narrowed.heavier = over[i];
+    }
+    narrowed.most = over[i];
+    if (over[i] * (1 - 1e-4) < wanted) continue;
+    narrowed.low = std::max(reach.low, bars[i]);
+    break;
+  }
+  return narrowed;
+}
+
+// Fills candidates_ with the tokens of `reach` and returns the sum of the heavier ones. Without branches inside a
+// block: which way they go is a matter of chance.
+double Sampler::gather(const float* logits, const Reach& reach) {
+  gathered_.resize(static_cast<size_t>(vocab_));
+  size_t count = 0;
+  double heavier = 0;
+  for (int32_t start = 0; start < vocab_; start += kRowBlock) {
+    if (!(blockSums_[static_cast<size_t>(start / kRowBlock)] > reach.low)) continue;
+    const int32_t end = std::min(start + kRowBlock, vocab_);
+    double heavy = 0;
+    for (int32_t token = start; token < end; token++) {
+      const float weight = weights_[static_cast<size_t>(token)];
+      heavy += weight > reach.high ? weight : 0.0f;
+      gathered_[count] = {logits[token], token};
+      count += (weight > reach.low) & !(weight > reach.high) ? 1 : 0;
+    }
+    heavier += heavy;
+  }
+  candidates_.assign(gathered_.begin(), gathered_.begin() + static_cast<std::ptrdiff_t>(count));
+  return heavier;
+}
+
+// The last of the likeliest tokens of the whole row whose weights reach `topP` of `total`.
+Sampler::Candidate Sampler::lastOfNucleus(const float* logits, float topP, double total) {
+  constexpr double kFew = 2048;  // candidates that are ranked rather than counted once more
+  const double wanted = topP * total;
+  // Tokens no heavier than this have less than 1 - topP together, so none of them is among the likeliest that reach
+  // topP. Half of it, so that rounding cannot take one that is.
+  const float light = static_cast<float>(0.5 * (1.0 - topP) * total / vocab_);
+  Reach reach = narrow({1, std::min(light, 0.5f), 0, total}, wanted);
+  for (int turn = 0; turn < 3 && reach.most - reach.heavier > kFew * reach.low; turn++) reach = narrow(reach, wanted);
+  const double heavier = gather(logits, reach);
+  return lastOfMass(wanted - heavier);
 }
 
 // The last of the shortest prefix of candidates_ whose weights reach `missing`: quickselect, going by mass
@@ -199,7 +305,7 @@ Sampler::Candidate Sampler::lastOfMass(double missing) {
     const size_t middle = low + (high - low) / 2;
     std::nth_element(first + low, first + middle, first + high, before);
     double upper = 0;
-    for (size_t i = low; i < middle; i++) upper += weights_[candidates_[i].token];
+    for (size_t i = low; i < middle; i++) upper += weights_[static_cast<size_t>(candidates_[i].token)];
     if (upper >= missing) {
       high = middle;
     } else {
@@ -212,40 +318,31 @@ Sampler::Candidate Sampler::lastOfMass(double missing) {
 
 // Inverse of the cumulated weights, walked in the order of ids: the same whatever way the filters found their
 // bound.
-int32_t Sampler::drawToken(const float* logits, const Sampling& sampling, float peak) {
-  double total = 0;
-  for (int32_t start = 0; start < vocab_; start += kBlock) {
-    const int32_t count = std::min(kBlock, vocab_ - start);
-    total += weigh(logits + start, count, peak, sampling.temperature, weights_.data() + start);
-  }
-  const Candidate last = lastAdmitted(logits, sampling, total);
-  total = 0;
-  for (int32_t start = 0; start < vocab_; start += kBlock) {
-    const int32_t end = std::min(start + kBlock, vocab_);
-    for (int32_t i = start; i < end; i++) {
-      const bool admitted = (logits[i] > last.logit) | ((logits[i] == last.logit) & (i <= last.token));
-      weights_[i] = admitted & (weights_[i] >= sampling.minP) ? weights_[i] : 0.0f;
-    }
-    total += sum(weights_.data() + start, end - start);
+int32_t Sampler::drawOfAll(const float* logits, const Sampling& sampling, float peak) {
+  double total = loops_.weigh(logits, vocab_, peak, sampling.temperature, weights_.data(), blockSums_.data());
+  if (sampling.topP < 1 || sampling.minP > 0) {
+    Candidate last{-kInfinity, vocab_};
+    if (sampling.topP < 1) last = lastOfNucleus(logits, sampling.topP, total);
+    total = loops_.admit(logits, vocab_, last.logit, last.token, sampling.minP, weights_.data(), blockSums_.data());
   }
   double left = uniform(sampling.seed, sampling.draw) * total;
-  for (int32_t start = 0; start < vocab_; start += kBlock) {
-    const int32_t end = std::min(start + kBlock, vocab_);
-    const double block = sum(weights_.data() + start, end - start);
+  for (int32_t start = 0; start < vocab_; start += kRowBlock) {
+    const double block = blockSums_[static_cast<size_t>(start / kRowBlock)];
     if (left >= block) {
       left -= block;
       continue;
     }
     int32_t chosen = start;
+    const int32_t end = std::min(start + kRowBlock, vocab_);
     for (int32_t i = start; i < end && left >= 0; i++) {
-      left -= weights_[i];
-      if (weights_[i] > 0) chosen = i;
+      left -= weights_[static_cast<size_t>(i)];
+      if (weights_[static_cast<size_t>(i)] > 0) chosen = i;
     }
     return chosen;
   }
   // Rounding left a rest behind the last weight: it is the last token's.
   int32_t chosen = vocab_ - 1;
-  while (weights_[chosen] == 0) chosen--;
+  while (weights_[static_cast<size_t>(chosen)] == 0) chosen--;
   return chosen;
 }
 

@@ -4,9 +4,12 @@
 // top-p, min-p, draw.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
+
+#include "sampler_loops.h"
 
 namespace pocket {
 
@@ -47,7 +50,8 @@ struct Sampled {
 // nothing aborts. Keeps scratch memory of a few vocabularies: one call of sample at a time.
 class Sampler {
  public:
-  explicit Sampler(int32_t vocab);
+  // The kind of vector code makes no difference to any result.
+  explicit Sampler(int32_t vocab, const RowLoops& loops = *supportedRowLoops().back());
   // `logits` is scratch afterwards. Tokens of the history outside [0, vocab) are passed over. Throws
   // BROKEN_LOGITS when no logit is finite, or none that the mask allows; BAD_ARGUMENT when a parameter is outside
   // its range above.
@@ -56,9 +60,9 @@ class Sampler {
                  bool logprob = true);
   // The `count` likeliest tokens of the untouched distribution with their logprobs, likeliest first, ties by
   // smaller id. Always min(count, vocab) of them; those that are not finite come last, with -inf.
-  std::vector<std::pair<int32_t, float>> top(const float* logits, int32_t count) const;
+  std::vector<std::pair<int32_t, float>> top(const float* logits, int32_t count);
   // Log of the sum of exponentials, by which any token's logprob follows; -inf when no logit is finite.
-  float logSumExp(const float* logits) const;
+  float logSumExp(const float* logits);
 
  private:
   struct Candidate {
@@ -70,25 +74,39 @@ class Sampler {
     int32_t token;  // the smallest id that has it; -1 when there is none
   };
 
+  struct Reach {
+    float high;  // weights relative to the largest, 1
+    float low;
+    double heavier, most;  // about the sums of the weights over high, and over low
+  };
+
   // The order of likelihood: larger logit first, then smaller id.
   static bool before(const Candidate& a, const Candidate& b) {
     return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
   }
-  Peak peak(const float* logits) const;
-  // Sum of e^(logit - peak) over the vocabulary: at least 1, since the peak is in it.
-  double mass(const float* logits, float peak) const;
-  void selectTop(const float* logits, int32_t count, std::vector<Candidate>& candidates) const;
+  // Leaves the row's maxima in blockPeaks_.
+  Peak peak(const float* logits);
+  float certainBar(int32_t count);
+  void selectTop(const float* logits, int32_t count);
   void apply(const Mask& mask, float* logits) const;
   void penalise(float* logits, const Sampling& sampling, const History& history);
-  Candidate lastAdmitted(const float* logits, const Sampling& sampling, double total);
+  Reach narrow(const Reach& reach, double wanted);
+  double gather(const float* logits, const Reach& reach);
+  Candidate lastOfNucleus(const float* logits, float topP, double total);
   Candidate lastOfMass(double missing);
   int32_t drawToken(const float* logits, const Sampling& sampling, float peak);
+  int32_t drawOfFew(const float* logits, const Sampling& sampling, float peak);
+  double sumOfBlock(size_t& i) const;
+  int32_t drawOfAll(const float* logits, const Sampling& sampling, float peak);
 
   int32_t vocab_;
-  std::vector<Candidate> candidates_;
+  const RowLoops& loops_;
+  std::vector<Candidate> candidates_, gathered_;
   std::vector<int32_t> counts_;        // per token: 0 unseen, else 1 + its occurrences in the answer
   std::vector<Candidate> penalised_;   // seen tokens with their untouched logits
-  std::vector<float> weights_;         // per token, relative to the largest; 0 where not admitted
+  std::vector<float> weights_;         // per token, relative to the largest; 0 where not admitted; those of candidates_ only, for few
+  std::vector<float> blockPeaks_, sortedPeaks_;  // per block of kRowBlock tokens
+  std::vector<double> blockSums_;                // of weights_
 };
 
 }  // namespace pocket

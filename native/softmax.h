@@ -1,6 +1,6 @@
 // The arithmetic of a softmax over a vocabulary and of a draw from it: exponentials, sums, a random number.
 // Every function gives the same bits on every machine, provided that products and sums are not contracted
-// (CMakeLists.txt sees to it for sampler.cpp; static, so that no other file's copy is linked in its place).
+// (CMakeLists.txt sees to it for the sampler's sources; static, so that no other file's copy is linked in its place).
 // Knows no tokens, no parameters, no order.
 #pragma once
 
@@ -12,10 +12,9 @@ namespace pocket {
 
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Rows are walked in blocks of lanes: each lane is a chain of its own, so the compiler can keep them in one
-// vector register, and the result does not depend on how wide that is.
+// Rows are walked in lanes: each is a chain of its own, so the compiler can keep them in one vector register, and
+// the result does not depend on how wide that is.
 inline constexpr int32_t kLanes = 16;
-inline constexpr int32_t kBlock = 256;
 
 // e^x for x <= 0, within 2 units in the last place; 0 below -87, and for NaN. By hand, because it is called
 // for every token of the vocabulary, compiles to vector code, and is the same on every machine, which

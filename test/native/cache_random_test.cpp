@@ -26,6 +26,7 @@ class Life {
     else if (choice < 84) fork(anyId());
     else if (choice < 91) adopt(anyId(), anyId());
     else if (choice < 94) refuse(anyId());
+    else if (choice < 97) guess(anyId());
     else if (ids().size() > 1) release(anyId());
     compare();
   }
@@ -35,7 +36,7 @@ class Life {
     compare();
   }
 
-  int refusedFull = 0, refusedContext = 0, exactSum = 0, coldSum = 0;
+  int refusedFull = 0, refusedContext = 0, guessesKept = 0, exactSum = 0, coldSum = 0;
 
  private:
   int32_t below(int32_t bound) { return static_cast<int32_t>(random_() % static_cast<uint32_t>(bound)); }
@@ -174,6 +175,39 @@ class Life {
     }
   }
 
+  // Cells for proposals, of which some turn out right: to the model only those were ever opened.
+  void guess(int32_t id) {
+    const CacheSnapshot before = cache_.snapshot();
+    const CacheStats stats = cache_.stats();
+    const int32_t length = lengthOf(id), wanted = 1 + below(40);
+    const auto open = model_.open.find(id);
+    const int32_t room = open == model_.open.end() || open->second.page < 0 ? 0 : 16 - open->second.used;
+    const Guess guess = cache_.extend(id, wanted);
+    CHECK_EQ(guess.count, std::min({wanted, room + 16 * model_.pagesFree(), model_.context - length}));
+    CHECK_EQ(cache_.stats().pagesFree, stats.pagesFree);
+    CHECK_EQ(cache_.stats().cells, stats.cells);
+    CHECK_EQ(cache_.stats().gapTokens, stats.gapTokens);
+    for (const std::string& sentence : cache_.violations()) check::fail(__FILE__, __LINE__, sentence);
+    const int32_t kept = stats.gapTokens > 0 || guess.count == 0 ? 0 : below(guess.count + 1);
+    const Ints tokens(static_cast<size_t>(guess.count), 1);
+    if (kept > 0) {
+      cache_.plan({{id, tokens.data(), guess.count}});
+      cache_.commit({id, tokens.data(), kept});
+    }
+    cache_.retract(id, guess, kept);
+    if (kept == 0) {
+      CHECK(same(before, cache_.snapshot()));
+      return;
+    }
+    guessesKept++;
+    CacheModel after = model_;
+    after.cut(id, {{length, length, kept}});
+    takeOver(after, id);
+    for (int32_t i = length; i < length + kept; i++) CHECK(after.written.insert(after.sequences[id][i].slot).second);
+    after.fill(id, Ints(static_cast<size_t>(kept), 1));
+    model_ = after;
+  }
+
   // Rows are the first gap cells; stretches spell out every cell up to the last row; no two could be one.
   void comparePlan(const Batch& batch, size_t number, const Fill& fill) {
     const BatchEntry& entry = batch.entries[number];
@@ -250,7 +284,7 @@ class Life {
 }  // namespace
 
 TEST("(1)-(9) random edits, forks, adoptions, fills and releases agree with a plain vector model") {
-  int refusedFull = 0, refusedContext = 0;
+  int refusedFull = 0, refusedContext = 0, guessesKept = 0;
   int64_t exact = 0, cold = 0;
   for (uint32_t seed = 0; seed < 100; seed++) {
     Life life(seed, 4 + static_cast<int32_t>(seed % 9), 110);
@@ -258,11 +292,13 @@ TEST("(1)-(9) random edits, forks, adoptions, fills and releases agree with a pl
     life.releaseAll();
     refusedFull += life.refusedFull;
     refusedContext += life.refusedContext;
+    guessesKept += life.guessesKept;
     exact += life.exactSum;
     cold += life.coldSum;
   }
   // The walk has been where it matters, and the exact length is not short for caution's sake.
   CHECK(refusedFull > 1000);
   CHECK(refusedContext > 50);
+  CHECK(guessesKept > 50);
   CHECK(exact > cold * 95 / 100);
 }

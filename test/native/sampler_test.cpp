@@ -128,7 +128,7 @@ TEST("the top tokens are those of a full sort with the logprobs of a softmax in 
   std::vector<int32_t> order(row.size());
   for (size_t i = 0; i < order.size(); i++) order[i] = static_cast<int32_t>(i);
   std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return row[a] > row[b]; });
-  const Sampler sampler(3000);
+  Sampler sampler(3000);
   CHECK_NEAR(sampler.logSumExp(row.data()), std::log(sum), 2e-6);
   for (const int32_t count : {0, 1, 20, 100, 2999, 3000, 5000}) {
     const auto top = sampler.top(row.data(), count);
@@ -142,7 +142,7 @@ TEST("the top tokens are those of a full sort with the logprobs of a softmax in 
 
 TEST("top reports as many as asked, those that are not finite last") {
   const Row row{kNan, 1, kInf, 1};
-  const Sampler sampler(4);
+  Sampler sampler(4);
   const auto top = sampler.top(row.data(), 3);
   CHECK_EQ(top.size(), 3u);
   CHECK_EQ(top[0].first, 1);

@@ -24,7 +24,7 @@ export async function startTinyServer(flags: Record<string, string> = {}): Promi
   // Without a penalty greedy answers of the random model fall into loops, and so may be long.
   const penalty = { "sampling.repetition_penalty": "1" };
   // Counts are compared before and after: nobody computes in between, and survivors stay as they are.
-  const quiet = { ...penalty, idle_repair: "false", repair: "none" };
+  const quiet = { ...penalty, idle_repair: "false", repair: "none", lookup: "false" };
   const given = { "cache.tokens": "16384", activations: "f32", threads: "2", ...quiet, ...flags };
   const model = await openLocalModel(folder, Config.read({ flags: given, environment: {} }));
   const app = buildServer(model.backend, serverOptions);

@@ -1,0 +1,258 @@
+// Prompt lookup on the tiny model: several rows of real logits a step, and the answer, the cells and the pages are
+// those of one row a step. f32 throughout, so that what remains of a difference is the order of a sum.
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Runner, SampledToken } from "../../src/engine/addon.ts";
+import { Engine } from "../../src/engine/engine.ts";
+import type { Generated, Job } from "../../src/engine/job.ts";
+import { mulberry } from "../engine/faulty-runner.ts";
+import { append, job, sampling } from "../engine/rig.ts";
+import { greedy, openTiny, prefill, tokensOf } from "./tiny-runner.ts";
+
+let runner: Runner;
+let engine: Engine;
+beforeAll(async () => {
+  runner = await openTiny("lookup", { pages: 64 });
+  engine = new Engine(checked(runner), { stepTokens: 64 });
+});
+afterAll(() => engine?.close());
+
+/** Looks at all invariants after every step. */
+function checked(inner: Runner): Runner {
+  return new Proxy(inner, {
+    get(target, key) {
+      const value = Reflect.get(target, key) as unknown;
+      if (key !== "step") return typeof value === "function" ? value.bind(target) : value;
+      return async (entries: Parameters<Runner["step"]>[0]) => {
+        const result = await target.step(entries);
+        target.check();
+        return result;
+      };
+    },
+  });
+}
+
+interface Outcome {
+  readonly items: readonly Generated[];
+  readonly tokens: readonly number[];
+  readonly births: readonly number[];
+  readonly exactLength: number;
+  readonly pagesLent: number;
+}
+
+async function answer(on: Engine, prompt: readonly number[], more: Partial<Job>): Promise<Outcome> {
+  const sequence = on.create();
+  const items: Generated[] = [];
+  for await (const item of sequence.run(job([append(sequence, [...prompt])], 50, more))) items.push(item);
+  const outcome = {
+    items,
+    tokens: Array.from(sequence.tokens()),
+    births: Array.from(sequence.cells()!.births),
+    exactLength: sequence.exactLength,
+    pagesLent: on.stats().pagesLent,
+  };
+  sequence.release();
+  return outcome;
+}
+
+/** Few words in an order of their own: a text that repeats itself here and there. */
+function prompts(count: number, seed: number): number[][] {
+  const random = mulberry(seed);
+  return Array.from({ length: count }, () => {
+    const words = Array.from({ length: 4 }, () =>
+      Array.from({ length: 5 }, () => Math.floor(random() * 250)),
+    );
+    return Array.from(
+      { length: 4 + Math.floor(random() * 8) },
+      () => words[Math.floor(random() * 4)]!,
+    ).flat();
+  });
+}
+
+const kinds: readonly (readonly [name: string, more: Partial<Job>])[] = [
+  ["greedy", {}],
+  ["seeded", { sampling: { ...sampling, temperature: 0.4, topK: 8, seed: 5 } }],
+  ["nucleus", { sampling: { ...sampling, temperature: 0.6, topP: 0.5, minP: 0.05, seed: 6 } }],
+  [
+    "penalties",
+    { sampling: { ...sampling, repetitionPenalty: 1.05, presencePenalty: 0.05, frequencyPenalty: 0.02 } },
+  ],
+  [
+    "seeded penalties",
+    { sampling: { ...sampling, temperature: 0.3, topK: 3, repetitionPenalty: 1.02, seed: 9 } },
+  ],
+  ["alternatives", { top: 5 }],
+  ["stop tokens", { stopTokens: new Set(Array.from({ length: 12 }, (_, index) => index * 20)) }],
+  ["fond of repetition", { sampling: { ...sampling, temperature: 0.5, seed: 3, frequencyPenalty: -0.5 } }],
+  [
+    "an answer that goes on",
+    { draw: 7, generatedFrom: 3, sampling: { ...sampling, temperature: 0.3, topK: 4, seed: 1 } },
+  ],
+];
+
+/** Token by token the answer is `truth`; here it is proposed, in pieces, some of them with a wrong token. */
+async function guided(
+  prompt: readonly number[],
+  truth: readonly Generated[],
+  more: Partial<Job>,
+  seed: number,
+) {
+  const random = mulberry(seed);
+  const id = await prefill(runner, Int32Array.from(prompt.slice(0, -1)));
+  const { draw = 0, generatedFrom = prompt.length, top = 0 } = more;
+  const said: SampledToken[] = [];
+  let [accepted, rejected] = [0, 0];
+  while (said.length < truth.length) {
+    const { length } = runner.sequence(id);
+    runner.splice(id, [{ start: length, end: length, count: 1 }]);
+    const proposals = truth
+      .slice(said.length, said.length + Math.floor(random() * 9))
+      .map(({ token }) => token);
+    if (random() < 0.5 && proposals.length > 0) {
+      const place = Math.floor(random() * proposals.length);
+      proposals[place] = (proposals[place]! + 1) % 250;
+    }
+    const sample = { ...sampling, ...more.sampling, draw: draw + said.length, generatedFrom, top };
+    const tokens = Int32Array.of(said.at(-1)?.token ?? prompt.at(-1)!);
+    const { outcomes } = await runner.step([
+      { sequence: id, tokens, sample, proposals: Int32Array.from(proposals) },
+    ]);
+    runner.check();
+    const outcome = outcomes[0]!;
+    said.push(...(outcome.accepted ?? []), outcome);
+    accepted += outcome.accepted?.length ?? 0;
+    rejected += (outcome.proposed ?? 0) - (outcome.accepted?.length ?? 0);
+  }
+  const cells = Array.from(runner.inspect(id).tokens);
+  runner.release(id);
+  return { said: said.slice(0, truth.length), cells, accepted, rejected };
+}
+
+function expectClose(got: { readonly logprob: number }, expected: { readonly logprob: number }): void {
+  expect(Math.abs(got.logprob - expected.logprob)).toBeLessThan(1e-3);
+}
+
+describe("with lookup", () => {
+  test.each(kinds)(
+    "%s: tokens, logprobs, cells, pages and the exact length are those without",
+    async (_, more) => {
+      for (const prompt of prompts(4, 11)) {
+        const plain = await answer(engine, prompt, more);
+        const quick = await answer(engine, prompt, { ...more, lookup: true });
+        expect(quick.items.map(({ token }) => token)).toEqual(plain.items.map(({ token }) => token));
+        expect({ ...quick, items: [] }).toEqual({ ...plain, items: [] });
+        for (const [place, item] of quick.items.entries()) {
+          const expected = plain.items[place]!;
+          expectClose(item, expected);
+          expect(item.top.map(({ token }) => token)).toEqual(expected.top.map(({ token }) => token));
+        }
+      }
+      expect(runner.stats()).toMatchObject({ pagesLent: 0, sequences: 0 });
+    },
+  );
+
+  test.each(kinds)("%s: right and wrong proposals at any place give the same answer", async (_, more) => {
+    let [right, wrong] = [0, 0];
+    for (const [place, prompt] of prompts(3, 17).entries()) {
+      const { items } = await answer(engine, prompt, more);
+      const { said, cells, accepted, rejected } = await guided(prompt, items, more, place);
+      expect(said.map(({ token }) => token)).toEqual(items.map(({ token }) => token));
+      for (const [at, item] of said.entries()) {
+        expectClose(item, items[at]!);
+        expect(Array.from(item.topTokens)).toEqual(items[at]!.top.map(({ token }) => token));
+      }
+      expect(cells.slice(0, prompt.length + items.length - 1)).toEqual(
+        [...prompt, ...items.map(({ token }) => token)].slice(0, -1),
+      );
+      right += accepted;
+      wrong += rejected;
+    }
+    expect(right).toBeGreaterThan(5);
+    expect(wrong).toBeGreaterThan(5);
+  });
+
+  test("an answer that repeats itself has tokens that cost no step of their own", async () => {
+    const more = { sampling: { ...sampling, frequencyPenalty: -1 } };
+    const [prompt] = prompts(1, 5) as [number[]];
+    const plain = await answer(engine, prompt, more);
+    const { acceptedTokens } = engine.stats();
+    const quick = await answer(engine, prompt, { ...more, lookup: true });
+    expect(quick.tokens).toEqual(plain.tokens);
+    // How many is a matter of what rows were seen to cost; that some are is not.
+    expect(engine.stats().acceptedTokens).toBeGreaterThan(acceptedTokens);
+    expect(quick.items.some(({ proposed }) => proposed)).toBe(true);
+  });
+
+  test("streams in one batch, some with it and some without, do not mix", async () => {
+    const asked = prompts(6, 23).map((prompt, place) => {
+      const more = {
+        sampling: { ...sampling, temperature: place % 2 === 0 ? 0 : 0.3, topK: 5, seed: place },
+      };
+      return { prompt, more };
+    });
+    const alone: Outcome[] = [];
+    for (const { prompt, more } of asked) alone.push(await answer(engine, prompt, more));
+    const together = await Promise.all(
+      asked.map(({ prompt, more }, place) => answer(engine, prompt, { ...more, lookup: place !== 3 })),
+    );
+    expect(together.map(({ tokens }) => tokens)).toEqual(alone.map(({ tokens }) => tokens));
+  });
+
+  test("in a pool that the answers outgrow, proposals shrink and preempted answers come out the same", async () => {
+    const asked = prompts(5, 31);
+    const expected: Outcome[] = [];
+    for (const prompt of asked) expected.push(await answer(engine, prompt, {}));
+    const tight = await openTiny("lookup", { pages: 16 });
+    const small = new Engine(checked(tight), { stepTokens: 64 });
+    const got = await Promise.all(asked.map((prompt) => answer(small, prompt, { lookup: true })));
+    expect(got.map(({ tokens }) => tokens)).toEqual(expected.map(({ tokens }) => tokens));
+    expect(small.stats().givenUp + small.stats().parkings).toBeGreaterThan(0);
+    expect(tight.stats()).toMatchObject({ pagesLent: 0, sequences: 0 });
+    await small.close();
+  });
+
+  test("an answer that is cut off leaves filled cells only, and the sequence goes on as it would have", async () => {
+    for (const [place, prompt] of prompts(4, 47).entries()) {
+      const whole = await answer(engine, prompt, {});
+      const sequence = engine.create();
+      let read = 0;
+      for await (const _ of sequence.run(job([append(sequence, prompt)], 50, { lookup: true }))) {
+        if (++read === 5 + 7 * place) break;
+      }
+      const cells = Array.from(sequence.tokens());
+      expect(cells).toEqual(whole.tokens.slice(0, cells.length));
+      expect(sequence.exactLength).toBe(cells.length);
+      sequence.release();
+    }
+  });
+});
+
+describe("the native step", () => {
+  test("proposals that are wrong leave the snapshot of a step without them, and its failures say so", async () => {
+    const own = await openTiny("lookup", { pages: 4 });
+    const [a, b] = [await prefill(own, tokensOf(20)), await prefill(own, tokensOf(20))];
+    const sample = { ...greedy, generatedFrom: 20 };
+    for (const id of [a, b]) own.splice(id, [{ start: 20, end: 20, count: 1 }]);
+    const entry = { sequence: a, tokens: Int32Array.of(7), sample };
+    const plain = (await own.step([entry])).outcomes[0]!;
+    const wrong = Int32Array.from({ length: 30 }, () => (plain.token + 1) % 250);
+    const guessed = (await own.step([{ ...entry, sequence: b, proposals: wrong }])).outcomes[0]!;
+    // The pool of four pages is lent: what is left is the rest of the page that the sequence writes in.
+    expect(guessed).toMatchObject({ token: plain.token, accepted: [], proposed: 11 });
+    const { slots, ...cells } = own.inspect(b);
+    const { slots: others, ...expected } = own.inspect(a);
+    expect(cells).toEqual(expected);
+    expect(slots.length).toBe(others.length);
+    own.check();
+    for (const id of [a, b]) own.splice(id, [{ start: 21, end: 21, count: 1 }]);
+    expect(Array.from(own.inspect(b).slots).at(-1)).toBe(slots.at(-1)! + 1);
+    const mask = Int32Array.of(-1);
+    for (const bad of [
+      { ...entry, proposals: Int32Array.of(100_000) },
+      { ...entry, proposals: wrong, sample: { ...sample, mask } },
+      { sequence: a, tokens: Int32Array.of(7), proposals: wrong },
+    ])
+      expect(() => own.step([bad])).toThrowError(/[Pp]roposal/);
+    own.check();
+    await own.close();
+  });
+});
