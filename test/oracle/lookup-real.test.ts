@@ -12,7 +12,7 @@ import { Tokenizer } from "../../src/text/tokenizer.ts";
 import { append, job, sampling } from "../engine/rig.ts";
 import { realModel, titleOf } from "../real-models.ts";
 
-const model = realModel("smollm2-135m");
+const model = realModel("smollm2-135m", "f32");
 
 describe.skipIf(model.missing)(titleOf(model), () => {
   let engine: Engine;
@@ -55,7 +55,7 @@ describe.skipIf(model.missing)(titleOf(model), () => {
       const run = async (more: Partial<Job>) => {
         const sequence = engine.create();
         const items: Generated[] = [];
-        for await (const item of sequence.run(job([append(sequence, prompt)], 40, { sampling, ...more })))
+        for await (const item of sequence.run(job([append(sequence, prompt)], 24, { sampling, ...more })))
           items.push(item);
         sequence.release();
         return items;
