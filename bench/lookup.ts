@@ -19,6 +19,8 @@ export interface LookupBenchOptions {
   readonly tokens: number;
   readonly repeat: number;
   readonly rows: readonly number[];
+  /** Words that a row's name must have. */
+  readonly only: readonly string[];
 }
 
 const lines = 150;
@@ -26,9 +28,11 @@ const lines = 150;
 export async function lookup(options: LookupBenchOptions): Promise<void> {
   const report = new Report("lookup", thisMachine(), packageRoot());
   for (const name of options.model) {
-    await rowCosts(report, name, options);
+    if (options.rows.some((rows) => rows > 1)) await rowCosts(report, name, options);
     const model = await openBenchServer(folderOf(name), 16_384);
-    for (const [label, request] of tasks()) {
+    for (const [label, request] of tasks().filter(([own]) =>
+      options.only.every((word) => own.includes(word)),
+    )) {
       const pairs: [off: Timed, on: Timed][] = [];
       await timed(model.backend, { ...request, maxTokens: 2, lookup: false });
       for (let i = 0; i < options.repeat; i++) {
@@ -116,7 +120,7 @@ async function rowCosts(report: Report, name: string, options: LookupBenchOption
   for (let at = 0; at < depth; at += 512) {
     await runner.step([{ sequence: base, tokens: text.subarray(at, at + 512) }]);
   }
-  for (const rows of options.rows) {
+  for (const rows of options.rows.filter((rows) => rows > 1)) {
     const ratios: number[] = [];
     const times: number[] = [];
     let moved = 0;

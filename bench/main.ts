@@ -111,7 +111,8 @@ program
   .option("--activations <type>", "int8 or f32, of the row costs", "int8")
   .option("--tokens <n>", "new tokens of each answer", Number, 400)
   .option("--repeat <n>", "pairs", Number, 5)
-  .option("--rows <n>", "rows of a step", numbers, [2, 3, 4, 6, 8, 12, 16])
+  .option("--rows <n>", "rows of a step; 1 alone: none are timed", numbers, [2, 3, 4, 6, 8, 12, 16])
+  .option("--only <words...>", "answers whose name has all of these words", [])
   .action(lookup);
 
 program
