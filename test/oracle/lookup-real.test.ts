@@ -65,6 +65,6 @@ describe.skipIf(model.missing)(titleOf(model), () => {
       expect(quick.map(({ token }) => token)).toEqual(plain.map(({ token }) => token));
       if (repeats) expect(quick.filter(({ proposed }) => proposed).length).toBeGreaterThan(0);
     },
-    60_000,
+    240_000,
   );
 });
