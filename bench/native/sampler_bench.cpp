@@ -1,14 +1,14 @@
 // Times the sampler alone on rows of 151,936 logits that look like a language model's: a broad bell with a few tokens
 // well above it. Rows are taken in turn, so that none lies in the first cache; the kinds of vector code alternate.
-// Best and median of the repetitions, in microseconds.
+// Best and median of the repetitions, in microseconds. Words choose rows (all must occur), --json prints lines of JSON.
 //
-//   sampler_bench [repetitions]
+//   sampler_bench avx512      sampler_bench --json top-p
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "sampler.h"
@@ -19,6 +19,7 @@ namespace {
 
 constexpr int32_t kVocab = 151'936;
 constexpr int kRows = 8;
+constexpr int kRepetitions = 200;
 
 struct Case {
   const char* name;
@@ -58,39 +59,61 @@ std::vector<float> row(uint32_t seed) {
   return logits;
 }
 
-}  // namespace
-
-int main(int count, char** words) {
-  const int repetitions = count > 1 ? std::atoi(words[1]) : 200;
-  std::vector<std::vector<float>> rows;
-  for (uint32_t seed = 0; seed < kRows; seed++) rows.push_back(row(seed));
+// Times of one case, a list per kind of vector code.
+std::vector<std::vector<double>> timesOf(const Case& one, const std::vector<std::vector<float>>& rows) {
   std::vector<int32_t> said(4096), mask((kVocab + 31) / 32);
   for (size_t i = 0; i < said.size(); i++) said[i] = static_cast<int32_t>(i * 7919 % 20'000);
   for (size_t i = 0; i < mask.size(); i++) mask[i] = i % 8 == 0 ? 0x5a5a5a5a : 0;
   std::vector<float> scratch(kVocab);
-  std::printf("| case | kind | best us | median us |\n| --- | --- | --- | --- |\n");
-  for (const Case& one : cases()) {
-    std::vector<std::vector<double>> times(supportedRowLoops().size());
-    std::vector<Sampler> samplers;
-    for (const RowLoops* loops : supportedRowLoops()) samplers.emplace_back(kVocab, *loops);
-    for (int i = 0; i < repetitions; i++) {
-      for (size_t kind = 0; kind < samplers.size(); kind++) {
-        std::memcpy(scratch.data(), rows[static_cast<size_t>(i % kRows)].data(), sizeof(float) * kVocab);
-        Sampling sampling = one.sampling;
-        sampling.draw = static_cast<uint64_t>(i);
-        const Mask allowed{one.mask ? mask.data() : nullptr, one.mask ? static_cast<int32_t>(mask.size()) : 0};
-        const auto begin = std::chrono::steady_clock::now();
-        samplers[kind].sample(scratch.data(), sampling, {said.data(), static_cast<int32_t>(said.size()), 0}, allowed,
-                              one.logprob);
-        const auto took = std::chrono::steady_clock::now() - begin;
-        times[kind].push_back(std::chrono::duration<double, std::micro>(took).count());
-      }
-    }
+  std::vector<Sampler> samplers;
+  for (const RowLoops* loops : supportedRowLoops()) samplers.emplace_back(kVocab, *loops);
+  std::vector<std::vector<double>> times(samplers.size());
+  for (int i = 0; i < kRepetitions; i++) {
     for (size_t kind = 0; kind < samplers.size(); kind++) {
-      std::sort(times[kind].begin(), times[kind].end());
-      std::printf("| %s | %s | %.0f | %.0f |\n", one.name, supportedRowLoops()[kind]->name, times[kind].front(),
-                  times[kind][times[kind].size() / 2]);
+      std::memcpy(scratch.data(), rows[static_cast<size_t>(i % kRows)].data(), sizeof(float) * kVocab);
+      Sampling sampling = one.sampling;
+      sampling.draw = static_cast<uint64_t>(i);
+      const Mask allowed{one.mask ? mask.data() : nullptr, one.mask ? static_cast<int32_t>(mask.size()) : 0};
+      const History history{said.data(), static_cast<int32_t>(said.size()), 0};
+      const auto begin = std::chrono::steady_clock::now();
+      samplers[kind].sample(scratch.data(), sampling, history, allowed, one.logprob);
+      const auto took = std::chrono::steady_clock::now() - begin;
+      times[kind].push_back(std::chrono::duration<double, std::micro>(took).count());
     }
   }
-  return 0;
+  for (std::vector<double>& own : times) std::sort(own.begin(), own.end());
+  return times;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  bool json = false;
+  std::vector<std::string> words;
+  for (int i = 1; i < count; i++) {
+    if (std::strcmp(arguments[i], "--json") == 0) json = true;
+    else words.push_back(arguments[i]);
+  }
+  std::vector<std::vector<float>> rows;
+  for (uint32_t seed = 0; seed < kRows; seed++) rows.push_back(row(seed));
+  if (!json) std::printf("| row | best us | median us |\n| --- | --: | --: |\n");
+  int shown = 0;
+  for (const Case& one : cases()) {
+    std::vector<std::string> names;
+    for (const RowLoops* loops : supportedRowLoops()) names.push_back(std::string(one.name) + ", " + loops->name);
+    const auto chosen = [&](const std::string& name) {
+      return std::all_of(words.begin(), words.end(),
+                         [&](const std::string& word) { return name.find(word) != std::string::npos; });
+    };
+    if (std::none_of(names.begin(), names.end(), chosen)) continue;
+    const std::vector<std::vector<double>> times = timesOf(one, rows);
+    for (size_t kind = 0; kind < names.size(); kind++) {
+      if (!chosen(names[kind])) continue;
+      shown++;
+      std::printf(json ? "{\"row\":\"sampler %s\",\"usBest\":%.1f,\"us\":%.1f}\n" : "| %s | %.0f | %.0f |\n",
+                  names[kind].c_str(), times[kind].front(), times[kind][times[kind].size() / 2]);
+    }
+  }
+  if (shown == 0) std::fprintf(stderr, "no row has all of these words; run without words to see the rows\n");
+  return shown == 0 ? 1 : 0;
 }
