@@ -2,13 +2,16 @@
 // bench/results/. Timings inform; what must not change is counted in the tests.
 import { Command, Option } from "commander";
 import { cold } from "./cold.ts";
-import { compaction } from "./compaction.ts";
+import { compaction } from "./compaction/compaction.ts";
+import { gridNames } from "./compaction/grid.ts";
 import { engine } from "./engine.ts";
+import { writeReport } from "./figures/write.ts";
 import { kernelNames, kernels } from "./kernels.ts";
 import { load } from "./load.ts";
 import { lookup } from "./lookup.ts";
 import { memory } from "./memory.ts";
 import { perplexity } from "./perplexity.ts";
+import { replayRuns } from "./replay/replay.ts";
 import { soak } from "./soak.ts";
 import { throughput } from "./throughput.ts";
 
@@ -21,12 +24,20 @@ const model = () =>
 const commas = (text: string) => text.split(",");
 const numbers = (text: string) => commas(text).map(Number);
 
-program
-  .command("compaction")
-  .description("time to first token after the oldest messages became a summary, suffix against prefix reuse")
-  .addOption(model())
-  .option("--contexts <tokens>", "prompt lengths", numbers, [4096, 8192, 16_384])
-  .option("--repeat <n>", "repetitions", Number, 1)
+const compactionCommand = (name: string) =>
+  program
+    .command(name)
+    .addOption(model())
+    .addOption(new Option("--grid <name>", "how much of it").choices(gridNames).default("headline"))
+    .option("--contexts <tokens>", "prompt lengths, instead of the grid's", numbers)
+    .option("--kv <type>", "f32, f16, bf16, int8", "f16")
+    .option("--repeat <n>", "repetitions of what is cheap", Number, 3)
+    .option("--bases <folder>", "keeps the prefill there, for the next run of the same model")
+    .addOption(new Option("--compare <peer>", "the same prompts to a peer").choices(["llama.cpp"]))
+    .option("--gguf <file>", "the peer's weights");
+
+compactionCommand("compaction")
+  .description("what a compaction costs, for each way to reuse the cache, over a grid of conditions")
   .action(compaction);
 
 const compare = () =>
@@ -37,6 +48,23 @@ const compare = () =>
 const gguf = () =>
   new Option("--gguf <folders...>", "where the models' source files are, besides the downloads").default([]);
 const repeat = (n: number) => new Option("--repeat <n>", "repetitions").argParser(Number).default(n);
+compactionCommand("report")
+  .description("compaction and replay one after the other, and tables and figures of them in bench/report/")
+  .option("--turns <n>", "moves of each recording", Number, 48)
+  .option("--result-tokens <n>", "of one tool result, at most", Number, 600)
+  .option("--only-write", "of the latest rows, without measuring", false)
+  .action(writeReport);
+
+program
+  .command("replay")
+  .description("recorded agent runs on the real engine: Pocket Context Agent against ReAct on the same moves")
+  .addOption(model())
+  .option("--kv <type>", "f32, f16, bf16, int8", "f16")
+  .option("--turns <n>", "moves of each recording that is made", Number, 48)
+  .option("--result-tokens <n>", "of one tool result, at most", Number, 600)
+  .option("--recordings <files...>", "of `pocket runs export`, instead of those that are made")
+  .option("--prefix", "PCA once more with reuse of the prefix alone", false)
+  .action(replayRuns);
 
 program
   .command("engine")

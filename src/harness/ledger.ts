@@ -2,23 +2,21 @@
 // the first edit, which survive behind it, which have to be computed. Whole messages, so a lower bound on reuse by a
 // few tokens each. A fork uses what is resident and leaves it as it was.
 import type { CountTokens } from "../context/block.ts";
-import type { Bill, ChatRequest, Message } from "../context/chat.ts";
+import type { ChatRequest, Message } from "../context/chat.ts";
+import type { Price, Till } from "./till.ts";
 
 interface Cells {
   readonly key: string;
   readonly tokens: number;
 }
 
-export class Ledger {
+export class Ledger implements Till {
   #resident: readonly Cells[] = [];
 
   constructor(private readonly count: CountTokens) {}
 
   /** Makes the prompt resident, unless it is a fork's. kept + relocated + computed = promptTokens. */
-  bill({ messages, tools, session = "", fork }: ChatRequest): {
-    readonly promptTokens: number;
-    readonly bill: Bill;
-  } {
+  bill({ messages, tools, session = "", fork }: ChatRequest): Price {
     const offered: Message[] = tools ? [{ role: "system", content: JSON.stringify(tools) }] : [];
     const wanted = [...offered, ...messages].map((message) => this.#cells(message));
     const promptTokens = tokensOf(wanted);

@@ -1,7 +1,7 @@
 // The same trajectory under another policy, for costs alone: the agent's turns and its tools' results come from a
-// recording, the loop and the policy are the real ones, prompts are counted by a ledger. No model is asked, so it
-// says what a policy costs and nothing about how well it works. Turns that only managed the context fall away under
-// a policy without such tools.
+// recording, the loop and the policy are the real ones. What a prompt costs is told by a till: a ledger that counts,
+// or a Chat that is asked for one token and whose word is dropped. It says what a policy costs and nothing about how
+// well it works. Turns that only managed the context fall away under a policy without such tools.
 import type { CountTokens } from "../context/block.ts";
 import type { Chat, ChatEvent, ChatRequest, Message, ToolCall } from "../context/chat.ts";
 import { Conversation } from "../context/conversation.ts";
@@ -14,6 +14,7 @@ import { instructionsOf, policyOf, type RunOrder } from "./order.ts";
 import type { Policy } from "./policy.ts";
 import { isContextCall, type Recording, type Step, withoutContextCalls } from "./recording.ts";
 import { emptyReport, type RunReport, reported } from "./report.ts";
+import type { Price, Till } from "./till.ts";
 import type { AgentTool } from "./tool.ts";
 
 export interface ReplayCosts {
@@ -31,31 +32,13 @@ export interface ReplayCosts {
 /** Larger than any recording: what is compared is what the prompts would be, not where a run would have ended. */
 const window = 2 ** 31;
 
-/** Throws BAD_RECORDING for a recording whose calls have no results. */
+/** Costs by a ledger. Throws BAD_RECORDING for a recording whose calls have no results. */
 export async function replay(
   recording: Recording,
   harness: RunOrder["harness"],
   count: CountTokens,
 ): Promise<ReplayCosts> {
-  const plain = policyOf({ harness });
-  const steps = plain.tools.length > 0 ? recording.steps : recording.steps.flatMap(plainStep);
-  const conversation = new Conversation({ instructions: instructionsOf(plain), count });
-  const chat = new ReplayChat(recording, count);
-  const policy: Policy = { ...plain, call: (call, turn) => plain.call(chat.expect(call), turn) };
-  const tools = toolsOf(steps, recording);
-  let report: RunReport = emptyReport;
-  for (const [place, step] of steps.entries()) {
-    if (step.kind === "request") conversation.request(step.message);
-    const turns = step.kind === "request" ? turnsBehind(steps, place) : [];
-    if (turns.length === 0) continue;
-    chat.begin(turns);
-    const limits = limitsOf(window, { maxTurns: turns.length + 2, answerTokens: 4096 });
-    const answer = { session: "replay" };
-    const onEvent = (event: Parameters<typeof reported>[1]) => {
-      report = reported(report, event);
-    };
-    await new AgentLoop({ chat, policy, conversation, tools, limits, answer, onEvent }).run();
-  }
+  const report = await replayed(recording, harness, { count, till: new Ledger(count) });
   const { turns, compactions, expands, tally, computed, prefixOnly } = report;
   return {
     harness,
@@ -68,21 +51,52 @@ export async function replay(
   };
 }
 
+export interface ReplayOptions {
+  readonly count: CountTokens;
+  readonly till: Till;
+  /** Of the requests that the till sees. Default: "replay". */
+  readonly session?: string;
+}
+
+/** Turn by turn, priced by any till. Throws BAD_RECORDING for a recording whose calls have no results. */
+export async function replayed(
+  recording: Recording,
+  harness: RunOrder["harness"],
+  { count, till, session = "replay" }: ReplayOptions,
+): Promise<RunReport> {
+  const plain = policyOf({ harness });
+  const steps = plain.tools.length > 0 ? recording.steps : recording.steps.flatMap(plainStep);
+  const conversation = new Conversation({ instructions: instructionsOf(plain), count });
+  const chat = new ReplayChat(recording, till);
+  const policy: Policy = { ...plain, call: (call, turn) => plain.call(chat.expect(call), turn) };
+  const tools = toolsOf(steps, recording);
+  let report: RunReport = emptyReport;
+  for (const [place, step] of steps.entries()) {
+    if (step.kind === "request") conversation.request(step.message);
+    const turns = step.kind === "request" ? turnsBehind(steps, place) : [];
+    if (turns.length === 0) continue;
+    chat.begin(turns);
+    const limits = limitsOf(window, { maxTurns: turns.length + 2, answerTokens: 4096 });
+    const onEvent = (event: Parameters<typeof reported>[1]) => {
+      report = reported(report, event);
+    };
+    await new AgentLoop({ chat, policy, conversation, tools, limits, answer: { session }, onEvent }).run();
+  }
+  return report;
+}
+
 type Turn = Extract<Step, { kind: "turn" }>;
 
 /** Says the recorded turns in order, and the recorded summary when it is asked on a fork. */
 class ReplayChat implements Chat {
-  readonly #ledger: Ledger;
   #turns: Turn[] = [];
   #said: Turn | undefined;
   #summary = "";
 
   constructor(
     private readonly recording: Recording,
-    count: CountTokens,
-  ) {
-    this.#ledger = new Ledger(count);
-  }
+    private readonly till: Till,
+  ) {}
 
   begin(turns: readonly Turn[]): void {
     this.#turns = [...turns];
@@ -98,14 +112,14 @@ class ReplayChat implements Chat {
   }
 
   async *chat(request: ChatRequest): AsyncGenerator<ChatEvent, void, undefined> {
-    const cost = this.#ledger.bill(request);
+    const { promptMs = 0, ...cost }: Price = await this.till.bill(request);
     const message = request.fork ? undefined : this.#next();
     yield { type: "prompt-planned", ...cost };
     yield { type: "text-delta", text: message ? message.content : this.#summary };
     for (const call of message?.toolCalls ?? []) yield { type: "tool-call", call };
-    if (message) this.#ledger.speak(message);
+    if (message) this.till.speak(message);
     const reason = message?.toolCalls ? "tool_calls" : "stop";
-    yield { type: "answer-finished", reason, ...cost, completionTokens: 0, promptMs: 0, generateMs: 0 };
+    yield { type: "answer-finished", reason, ...cost, completionTokens: 0, promptMs, generateMs: 0 };
   }
 
   /** A recording that breaks off ends here, with the prompt that would have come next. */

@@ -1,0 +1,141 @@
+// The headline: what a compaction costs, by how large the context is, where it is cut, how much goes and how long
+// the summary is, for each way to reuse the cache. Rows go to bench/results/compaction.jsonl, one per condition and
+// arm; plots and tables are made of them by bench/report/.
+import { loadavg } from "node:os";
+import { join } from "node:path";
+import { packageRoot } from "../../src/commands/package-root.ts";
+import { thisMachine } from "../machine.ts";
+import { folderOf } from "../open.ts";
+import { median, Report, type Row } from "../report.ts";
+import { sourceText } from "./conversation.ts";
+import { arms, type Cell, defaultContexts, type GridName, gridOf } from "./grid.ts";
+import { type ChainReading, Measurer, type Splice } from "./measure.ts";
+import { comparePeer, type PeerPrompt } from "./peer.ts";
+import { type Reading, Stand } from "./stand.ts";
+
+export interface CompactionOptions {
+  readonly model: readonly string[];
+  readonly grid: GridName;
+  readonly contexts?: readonly number[];
+  readonly kv: string;
+  readonly repeat: number;
+  readonly bases?: string;
+  /** "llama.cpp": the same prompts to its server, with the weights of `gguf`. */
+  readonly compare?: string;
+  readonly gguf?: string;
+  /** Stamps the rows, so that a report finds those of one run. */
+  readonly run?: string;
+}
+
+/** [64, 4064) → 200 tokens of the first 16,000. */
+const issueContext = 16_000;
+const issueSplice: Splice = { start: 64, end: 4064, count: 200 };
+
+export async function compaction(options: CompactionOptions): Promise<void> {
+  const report = new Report("compaction", thisMachine(), packageRoot());
+  const run = options.run ?? new Date().toISOString();
+  for (const name of options.model) await measureModel(report, name, run, options);
+  report.print();
+}
+
+async function measureModel(report: Report, name: string, run: string, options: CompactionOptions) {
+  const contexts = options.contexts ?? defaultContexts[options.grid];
+  const longest = Math.max(...contexts);
+  const { kv, bases, repeat } = options;
+  // The conversation, one that computes all of it anew, and the version before that edit share little.
+  const stand = await Stand.open({ folder: folderOf(name), tokens: 2 * longest + 8192, kv, bases });
+  const { manifest } = stand;
+  const head = { run, model: manifest.id, weights: manifest.weights.format, kv, grid: options.grid };
+  const add = (row: Row) => report.add({ ...row, ...head, load: Number(loadavg()[0]!.toFixed(2)) });
+  try {
+    const measurer = new Measurer(stand, sourceText(join(packageRoot(), "src")), longest);
+    const base = await measurer.prefill();
+    add({ kind: "prefill", context: longest, arm: "cold", ...numbersOf([base]) });
+    const { cells, chains } = gridOf(options.grid, contexts, repeat);
+    for (const group of byCondition(cells)) await addCondition(measurer, group, add);
+    for (const chain of chains) {
+      const rounds: ChainReading[][] = [];
+      for (let round = 0; round < repeat; round++) {
+        const readings = await measurer.chain(chain);
+        if (readings) rounds.push(readings);
+      }
+      for (const [place] of (rounds[0] ?? []).entries()) {
+        const readings = rounds.map((round) => round[place]!);
+        const { shifts } = readings[0]!;
+        const { length, ...condition } = chain;
+        const where = { ...condition, chain: length, compaction: place + 1, shifts };
+        add({ kind: "chain", arm: "suffix", ...where, ...numbersOf(readings) });
+      }
+    }
+    if (longest >= issueContext) {
+      const readings = await measurer.splice(issueContext, issueSplice, Math.max(5, repeat));
+      for (const [arm, all] of readings)
+        add({ kind: "issue", context: issueContext, arm, via: "http", ...numbersOf(all) });
+    }
+    if (options.compare) await compare(measurer, cells, options, longest, add);
+  } finally {
+    await stand.close();
+  }
+}
+
+async function addCondition(measurer: Measurer, cells: readonly Cell[], add: (row: Row) => void) {
+  const { context, place, share, summary } = cells[0]!;
+  const measured = await measurer.condition(cells);
+  if (!measured) return;
+  const { removed, inserted, readings } = measured;
+  for (const [arm, all] of readings) {
+    const condition = { context, place, share, removed, summary, inserted };
+    add({ kind: "cell", arm, ...condition, ...numbersOf(all) });
+  }
+}
+
+/** The same prompts to a peer: those of the cells where we compute all that is behind the edit, and the issue's. */
+async function compare(
+  measurer: Measurer,
+  cells: readonly Cell[],
+  { gguf, repeat }: CompactionOptions,
+  longest: number,
+  add: (row: Row) => void,
+) {
+  if (gguf === undefined) throw new Error("--compare wants --gguf, the file with the same weights.");
+  const prompts: PeerPrompt[] = cells
+    .filter(({ arm }) => arm === arms.prefix)
+    .map((cell) => {
+      const { context, place, share, summary } = cell;
+      return { row: { kind: "cell", context, place, share, summary }, ...measurer.compacted(cell) };
+    });
+  if (longest >= issueContext) {
+    const row = { kind: "issue", context: issueContext };
+    prompts.push({ row, ...measurer.spliced(issueContext, issueSplice) });
+  }
+  await comparePeer({ gguf, prompts, repeat, context: longest, add });
+}
+
+/** Cells that differ in their arm only, measured in turn. */
+export function byCondition(cells: readonly Cell[]): Cell[][] {
+  const groups = new Map<string, Cell[]>();
+  for (const cell of cells) {
+    const { context, place, share, summary } = cell;
+    const key = [context, place, share, summary].join(" ");
+    groups.set(key, [...(groups.get(key) ?? []), cell]);
+  }
+  return [...groups.values()];
+}
+
+function numbersOf(readings: readonly Reading[]): Row {
+  const times = readings.map(({ ms }) => ms);
+  const { promptTokens, bill, linear, attention, pages } = readings[0]!;
+  return {
+    n: readings.length,
+    ms: median(times),
+    "ms least": Math.min(...times),
+    "ms most": Math.max(...times),
+    prompt: promptTokens,
+    kept: bill.kept,
+    relocated: bill.relocated,
+    computed: bill.computed,
+    "linear GMAC": linear,
+    "attention GMAC": attention,
+    pages,
+  };
+}

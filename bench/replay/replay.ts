@@ -1,0 +1,142 @@
+// Recorded agent runs played again on the real engine: the Pocket Context Agent against ReAct on the same moves.
+// Every prompt is sent to the local session and computed; the recording says what the agent answered. A row per run
+// and harness, and a line per turn in bench/results/replay-turns.jsonl. Generating is not measured: both say the same
+// words, and the summaries' tokens stand in a column.
+import { readFileSync } from "node:fs";
+import { loadavg } from "node:os";
+import { packageRoot } from "../../src/commands/package-root.ts";
+import type { CountTokens } from "../../src/context/block.ts";
+import type { ChatRequest, Message, Reuse } from "../../src/context/chat.ts";
+import { readRecording } from "../../src/harness/recording.ts";
+import { replayed } from "../../src/harness/replay.ts";
+import type { RunReport } from "../../src/harness/report.ts";
+import { ChatTill, type Price, type Till } from "../../src/harness/till.ts";
+import { Stand } from "../compaction/stand.ts";
+import { thisMachine } from "../machine.ts";
+import { folderOf } from "../open.ts";
+import { Report } from "../report.ts";
+import { record } from "./agent.ts";
+import { scripts } from "./scripts.ts";
+
+export interface ReplayOptions {
+  readonly model: readonly string[];
+  readonly kv: string;
+  /** Moves of each recording. */
+  readonly turns: number;
+  /** Of one tool result, at most. */
+  readonly resultTokens: number;
+  /** Exported runs to play instead of the made ones. */
+  readonly recordings?: readonly string[];
+  /** Whether PCA is also played with reuse of the prefix alone. */
+  readonly prefix?: boolean;
+  readonly run?: string;
+}
+
+export interface Source {
+  readonly name: string;
+  readonly text: string;
+}
+
+export async function replayRuns(options: ReplayOptions): Promise<void> {
+  const root = packageRoot();
+  const run = options.run ?? new Date().toISOString();
+  const report = new Report("replay", thisMachine(), root);
+  const turns = new Report("replay-turns", thisMachine(), root);
+  const sources = await sourcesOf(root, options);
+  for (const name of options.model) {
+    const stand = await Stand.open({ folder: folderOf(name), tokens: 3 * 32_768, kv: options.kv });
+    const { id, weights } = stand.manifest;
+    const head = { run, model: id, weights: weights.format, kv: options.kv };
+    try {
+      for (const source of sources) {
+        for (const arm of armsOf(options)) {
+          const { costs, ...sums } = await play(stand, source, arm);
+          const load = Number(loadavg()[0]!.toFixed(2));
+          report.add({ ...head, recording: source.name, harness: arm.name, ...sums, load });
+          for (const cost of costs)
+            turns.add({ ...head, recording: source.name, harness: arm.name, ...cost });
+        }
+      }
+    } finally {
+      await stand.close();
+    }
+  }
+  report.print();
+}
+
+async function sourcesOf(
+  root: string,
+  { recordings, turns, resultTokens }: ReplayOptions,
+): Promise<Source[]> {
+  if (recordings) return recordings.map((file) => ({ name: file, text: readFileSync(file, "utf8") }));
+  const sources: Source[] = [];
+  for (const script of scripts(root, turns, resultTokens))
+    sources.push({ name: script.name, text: await record(script, root, resultTokens) });
+  return sources;
+}
+
+export interface ReplayArm {
+  readonly name: string;
+  readonly harness: "pca" | "react";
+  readonly reuse: Reuse;
+}
+
+function armsOf({ prefix }: ReplayOptions): ReplayArm[] {
+  const pair: ReplayArm[] = [
+    { name: "react", harness: "react", reuse: "suffix" },
+    { name: "pca", harness: "pca", reuse: "suffix" },
+  ];
+  return prefix ? [...pair, { name: "pca prefix", harness: "pca", reuse: "prefix" }] : pair;
+}
+
+/** One recording under one harness: sums over the run, and what each turn cost. */
+export async function play(stand: Stand, { name, text }: Source, { name: arm, harness, reuse }: ReplayArm) {
+  const count = (message: Message) =>
+    5 + stand.countText(message.content) + stand.countText(JSON.stringify(message.toolCalls ?? ""));
+  const session = `${name} ${arm}`;
+  const till = new WatchingTill(new ChatTill(stand.chat, { reuse, repair: "none" }), count);
+  stand.takeWork();
+  const report = await replayed(readRecording(name, text), harness, { count, till, session });
+  const { linear, attention } = stand.takeWork();
+  stand.drop(session);
+  const costs = report.turns.map((cost, place) => ({ ...cost, catalog: till.catalogs[place] ?? 0 }));
+  const sums = { ...sumsOf(report), catalog: till.catalogs.reduce((sum, tokens) => sum + tokens, 0) };
+  return { ...sums, "linear GMAC": linear, "attention GMAC": attention, costs };
+}
+
+function sumsOf({ turns, compactions, expands, tally, computed, prefixOnly }: RunReport) {
+  const { agent, compressor } = tally;
+  return {
+    turns: turns.length,
+    compactions: compactions.length,
+    expands,
+    "peak input": tally.peakInput,
+    input: agent.promptTokens,
+    computed,
+    "of it compressor": compressor.computed,
+    "prefix only": prefixOnly,
+    "memory tokens": compactions.reduce((sum, { tokensAfter }) => sum + tokensAfter, 0),
+    seconds: (agent.ms + compressor.ms) / 1000,
+  };
+}
+
+/** Notes how long the catalog behind each of the agent's requests is. */
+class WatchingTill implements Till {
+  readonly catalogs: number[] = [];
+
+  constructor(
+    private readonly till: Till,
+    private readonly count: CountTokens,
+  ) {}
+
+  bill(request: ChatRequest): Price | Promise<Price> {
+    const last = request.messages.at(-1);
+    const isCatalog = last?.content.startsWith("[context catalog]");
+    if (!request.fork) this.catalogs.push(last && isCatalog ? this.count(last) : 0);
+    return this.till.bill(request);
+  }
+
+  speak(message: Message): void {
+    this.till.speak(message);
+  }
+}
