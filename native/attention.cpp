@@ -204,7 +204,8 @@ std::vector<Isa> supportedIsas() {
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   if (avx2) isas.push_back(Isa::kAvx2);
   if (avx512) isas.push_back(Isa::kAvx512);
-  if (avx512 && __builtin_cpu_supports("avx512bf16")) isas.push_back(Isa::kAvx512Bf16);
+  if (avx512 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni"))
+    isas.push_back(Isa::kAvx512Bf16);
 #endif
   return isas;
 }

@@ -56,11 +56,17 @@ struct Vector8 {
   static Floats highBf16(const uint32_t* pairs) {
     return _mm256_castsi256_ps(_mm256_and_si256(loadBits(pairs), _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
   }
-  static Floats bytes(const int8_t* from) {
-    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+  static Floats lowBytes(const int8_t* pairs) {
+    return _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(loadBytes(pairs), 24), 24));
+  }
+  static Floats highBytes(const int8_t* pairs) {
+    return _mm256_cvtepi32_ps(_mm256_srai_epi32(loadBytes(pairs), 8));
   }
 
  private:
+  static __m256i loadBytes(const int8_t* pairs) {
+    return _mm256_cvtepi16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(pairs)));
+  }
   static __m256i loadBits(const uint32_t* from) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)); }
 };
 

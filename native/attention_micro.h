@@ -154,8 +154,11 @@ const typename Math::Word* keyTile(const AttendJob& job, int64_t tile, typename 
       const int8_t* bytes = static_cast<const int8_t*>(job.keys) + first;
       for (int l = 0; l < kTile; l += V::kWidth) {
         const typename V::Floats scale = V::load(job.keyScales + tile * kTile + l);
-        for (int d = 0; d < job.headDim; d++)
-          V::store(buffer + d * kTile + l, V::mul(V::bytes(bytes + d * kTile + l), scale));
+        for (int d = 0; d < job.headDim; d += 2) {
+          const int8_t* pairs = bytes + d * kTile + 2 * l;
+          V::store(buffer + d * kTile + l, V::mul(V::lowBytes(pairs), scale));
+          V::store(buffer + (d + 1) * kTile + l, V::mul(V::highBytes(pairs), scale));
+        }
       }
     }
     return buffer;
@@ -195,9 +198,10 @@ const typename Math::Word* valueTile(const AttendJob& job, const Segment& segmen
         for (int d = 0; d < job.headDim; d += V::kWidth)
           V::store(row + d, j % 2 == 0 ? V::lowBf16(pairs + d) : V::highBf16(pairs + d));
       } else {
-        const int8_t* bytes = static_cast<const int8_t*>(job.values) + at;
+        const int8_t* pairs = static_cast<const int8_t*>(job.values) + first + j / 2 * 2 * job.headDim;
         const typename V::Floats scale = V::set(job.valueScales[segment.tile * kTile + j]);
-        for (int d = 0; d < job.headDim; d += V::kWidth) V::store(row + d, V::mul(V::bytes(bytes + d), scale));
+        for (int d = 0; d < job.headDim; d += V::kWidth)
+          V::store(row + d, V::mul(j % 2 == 0 ? V::lowBytes(pairs + 2 * d) : V::highBytes(pairs + 2 * d), scale));
       }
     }
     return buffer;

@@ -53,12 +53,14 @@ struct Vector4 {
   }
   static Floats lowBf16(const uint32_t* pairs) { return cast<Floats>(read<Bits4>(pairs) << 16); }
   static Floats highBf16(const uint32_t* pairs) { return cast<Floats>(read<Bits4>(pairs) & 0xffff0000u); }
-  static Floats bytes(const int8_t* from) {
-    return Floats{static_cast<float>(from[0]), static_cast<float>(from[1]), static_cast<float>(from[2]),
-                  static_cast<float>(from[3])};
-  }
+  static Floats lowBytes(const int8_t* pairs) { return everyOther(pairs); }
+  static Floats highBytes(const int8_t* pairs) { return everyOther(pairs + 1); }
 
  private:
+  static Floats everyOther(const int8_t* from) {
+    return Floats{static_cast<float>(from[0]), static_cast<float>(from[2]), static_cast<float>(from[4]),
+                  static_cast<float>(from[6])};
+  }
   static constexpr float kRounder = 0x1.8p23f;
   template <class To>
   static To read(const void* from) {

@@ -5,6 +5,7 @@
 // gcc 12 takes its own headers' "any value" operands for mistakes (its bug 105593).
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #include <immintrin.h>
 #pragma GCC diagnostic pop
 
@@ -52,8 +53,16 @@ struct Vector16 {
     const __m512i high = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
     return _mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(pairs), high));
   }
-  static Floats bytes(const int8_t* from) {
-    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
+  static Floats lowBytes(const int8_t* pairs) {
+    return _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(loadBytes(pairs), 24), 24));
+  }
+  static Floats highBytes(const int8_t* pairs) {
+    return _mm512_cvtepi32_ps(_mm512_srai_epi32(loadBytes(pairs), 8));
+  }
+
+ private:
+  static __m512i loadBytes(const int8_t* pairs) {
+    return _mm512_cvtepi16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(pairs)));
   }
 };
 

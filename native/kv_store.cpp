@@ -65,7 +65,7 @@ struct SlotLayout {
   SlotLayout(const KvShape& shape, int kvHead, int64_t slot)
       : tile((kvHead * shape.tiles() + slot / kTile) * shape.tileElements()),
         lane(static_cast<int>(slot % kTile)),
-        pair(shape.type == KvType::kBf16 ? 2 : 1),
+        pair(shape.type == KvType::kBf16 || shape.type == KvType::kInt8 ? 2 : 1),
         headDim(shape.headDim) {}
   int64_t key(int d) const { return tile + (d / pair * kTile + lane) * pair + d % pair; }
   int64_t value(int d) const { return tile + (lane / pair * headDim + d) * pair + lane % pair; }

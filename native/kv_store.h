@@ -6,7 +6,7 @@
 //   keys    [layer][kvHead][tile][headDim / pair][16][pair]   one row of 16 keys per (pair of) dimension(s)
 //   values  [layer][kvHead][tile][16 / pair][headDim][pair]   one row of headDim per (pair of) token(s)
 //
-// pair is 2 for bf16 (what the bf16 dot product reads) and 1 for the other types. int8 has one f32 scale per
+// pair is 2 for bf16 and int8 (what the 16-bit dot products read) and 1 for the other types. int8 has one f32 scale per
 // slot, kvHead and side:   scales [layer][kvHead][tile][16].
 // A slot is written once, whole, by the attention kernel; nothing here ever moves.
 #pragma once

@@ -1,0 +1,125 @@
+// What the numbers of the attention kernel cost a real model: the same tokens through the same graph with other pages
+// and other kernels, each against f32 pages and f32 products. Prints the mean and the largest KL divergence of the
+// next-token distributions and how often the likeliest token is the same, at every `every`-th position.
+//
+//   attention_fidelity libonnxruntime.so.1 graph.onnx weights-folder-has-it tokens.txt count every arm…
+//
+// An arm is pages/isa, as f16/avx512bf16; tokens.txt holds numbers. The shapes are those of qwen2.5-coder-0.5b.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "error.h"
+#include "model.h"
+
+using namespace pocket;
+
+namespace {
+
+constexpr int kChunk = 512;
+constexpr int kVocab = 151936;
+
+struct Logits {
+  std::vector<float> rows;  // (positions, vocab), less their logarithm of the sum: log probabilities
+  double seconds = 0;
+};
+
+KvType typeOf(const std::string& text) {
+  for (KvType type : {KvType::kF32, KvType::kF16, KvType::kBf16, KvType::kInt8})
+    if (text == name(type)) return type;
+  throw std::runtime_error("no such pages: " + text);
+}
+
+Isa isaOf(const std::string& text) {
+  for (Isa isa : supportedIsas())
+    if (text == name(isa)) return isa;
+  throw std::runtime_error("not on this machine: " + text);
+}
+
+void toLogProbabilities(float* row) {
+  const float largest = *std::max_element(row, row + kVocab);
+  double sum = 0;
+  for (int i = 0; i < kVocab; i++) sum += std::exp(double{row[i]} - largest);
+  const float shift = static_cast<float>(largest + std::log(sum));
+  for (int i = 0; i < kVocab; i++) row[i] -= shift;
+}
+
+Logits compute(ModelOptions options, const std::string& arm, const std::vector<int64_t>& tokens, int every) {
+  const size_t slash = arm.find('/');
+  options.isa = isaOf(arm.substr(slash + 1));
+  const int count = static_cast<int>(tokens.size());
+  KvStore store({options.layers, options.kvHeads, options.headDim, (count + 15) / 16 * 16, typeOf(arm.substr(0, slash))});
+  Model model(options, store);
+  Logits logits;
+  for (int start = 0; start < count; start += kChunk) {
+    const int end = std::min(start + kChunk, count);
+    Batch batch;
+    std::vector<int64_t> wanted;
+    for (int i = start; i < end; i++) {
+      batch.rows.push_back({i, i});
+      if (i % every == every - 1) wanted.push_back(i - start);
+    }
+    batch.stretches.push_back({0, end, 0, 0});
+    batch.entries.push_back({0, end - start, 0, 1});
+    const auto before = std::chrono::steady_clock::now();
+    const float* rows = model.run(batch, {tokens.begin() + start, tokens.begin() + end}, wanted);
+    logits.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
+    logits.rows.insert(logits.rows.end(), rows, rows + wanted.size() * kVocab);
+  }
+  for (size_t at = 0; at < logits.rows.size(); at += kVocab) toLogProbabilities(&logits.rows[at]);
+  return logits;
+}
+
+void report(const std::string& arm, const Logits& reference, const Logits& got) {
+  double sum = 0, largest = 0;
+  int same = 0;
+  const int positions = static_cast<int>(reference.rows.size() / kVocab);
+  for (int p = 0; p < positions; p++) {
+    const float* a = &reference.rows[static_cast<size_t>(p) * kVocab];
+    const float* b = &got.rows[static_cast<size_t>(p) * kVocab];
+    double divergence = 0;
+    for (int i = 0; i < kVocab; i++) divergence += std::exp(double{a[i]}) * (double{a[i]} - double{b[i]});
+    sum += divergence;
+    largest = std::max(largest, divergence);
+    same += std::max_element(a, a + kVocab) - a == std::max_element(b, b + kVocab) - b;
+  }
+  std::printf("| %-16s | %9.2e | %9.2e | %.4f | %5.1f |\n", arm.c_str(), sum / positions, largest,
+              double(same) / positions, got.seconds);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count < 7) {
+    std::fprintf(stderr, "attention_fidelity <libonnxruntime> <graph.onnx> <tokens.txt> <count> <every> <pages/isa>…\n");
+    return 2;
+  }
+  try {
+    ModelOptions options;
+    options.runtime = arguments[1];
+    options.graph = arguments[2];
+    options.layers = 24, options.heads = 14, options.kvHeads = 2, options.headDim = 64;
+    options.vocab = kVocab, options.context = 32768, options.ropeBase = 1e6, options.threads = 2;
+    std::ifstream file(arguments[3]);
+    std::vector<int64_t> tokens(static_cast<size_t>(std::atoi(arguments[4])));
+    for (int64_t& token : tokens)
+      if (!(file >> token)) throw std::runtime_error("too few tokens in the file");
+    const int every = std::atoi(arguments[5]);
+    const Logits reference = compute(options, "f32/avx512", tokens, every);
+    std::printf("| %-16s | mean KL | max KL | top-1 | s |\n|---|--:|--:|--:|--:|\n", "pages/isa");
+    report("f32/avx512", reference, reference);
+    for (int i = 6; i < count; i++) report(arguments[i], reference, compute(options, arguments[i], tokens, every));
+  } catch (const std::exception& failure) {
+    std::fprintf(stderr, "%s\n", failure.what());
+    return 1;
+  }
+  return 0;
+}

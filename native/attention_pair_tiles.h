@@ -1,0 +1,57 @@
+// Tiles of 16 cells as the 16-bit products of attention_pairs.h read them: words of two, one row of 16 words per two
+// dimensions of the keys, one row of headDim words per two cells of the values. A tile is converted once per job and
+// block and then read by all rows. Needs AVX-512 with bf16; unnamed for the reason given in attention_kernel.h.
+#pragma once
+
+#include "attention_vector16.h"
+
+namespace pocket {
+namespace {
+
+inline __m512i bitsOf(__m512bh pairs) {
+  __m512i bits;
+  std::memcpy(&bits, &pairs, sizeof bits);
+  return bits;
+}
+
+inline __m512bh pairsOf(__m512i bits) {
+  __m512bh pairs;
+  std::memcpy(&pairs, &bits, sizeof pairs);
+  return pairs;
+}
+
+// Element i of `low` and of `high`, rounded to bf16, side by side.
+inline __m512i wordsOf(__m512 low, __m512 high) {
+  alignas(64) static constexpr int16_t kInterleave[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                                          21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                                          11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  return _mm512_permutexvar_epi16(_mm512_load_si512(kInterleave), bitsOf(_mm512_cvtne2ps_pbh(high, low)));
+}
+
+inline void widenBytes(const int8_t* bytes, int words, uint32_t* to) {
+  for (int i = 0; i < words; i += kTile)
+    _mm512_storeu_si512(to + i, _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes + 2 * i))));
+}
+
+// Cells outside [begin, end) become zero, here and below: their weights are zero, but zero times NaN is not.
+inline void valuesOfHalfs(const uint16_t* halfs, int begin, int end, int headDim, uint32_t* to) {
+  for (int j = 0; j < kTile; j += 2, halfs += 2 * headDim, to += headDim) {
+    const bool low = begin <= j && j < end, high = begin <= j + 1 && j + 1 < end;
+    for (int d = 0; d < headDim; d += kTile) {
+      const __m512 even = low ? Vector16::halfs(halfs + d) : Vector16::zero();
+      const __m512 odd = high ? Vector16::halfs(halfs + headDim + d) : Vector16::zero();
+      _mm512_storeu_si512(to + d, wordsOf(even, odd));
+    }
+  }
+}
+
+inline void valuesOfPairs(const uint32_t* pairs, int begin, int end, int headDim, uint32_t* to) {
+  for (int j = 0; j < kTile; j += 2, pairs += headDim, to += headDim) {
+    const uint32_t low = begin <= j && j < end ? 0x0000ffffu : 0u;
+    const uint32_t high = begin <= j + 1 && j + 1 < end ? 0xffff0000u : 0u;
+    for (int d = 0; d < headDim; d++) to[d] = pairs[d] & (low | high);
+  }
+}
+
+}  // namespace
+}  // namespace pocket
