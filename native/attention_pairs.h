@@ -134,23 +134,34 @@ struct Int16Values {
 
 // ---- micro-kernels: their loops have functions of their own, so that the sums stay in registers ----
 
+// Sixteen words of a tile, or, where `Bytes`, of bytes in pairs that are widened on the way.
+template <bool Bytes>
+inline __m512i loadPairs(const void* tile, int64_t word) {
+  if constexpr (Bytes) {
+    const int8_t* bytes = static_cast<const int8_t*>(tile) + 2 * word;
+    return _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes)));
+  } else {
+    return _mm512_loadu_si512(static_cast<const uint32_t*>(tile) + word);
+  }
+}
+
 // scores[row][tile][lane] of Rows rows of `steps` words and Tiles tiles.
-template <class Scores, int Rows, int Tiles>
-__attribute__((noinline)) void scorePairs(const uint32_t* query, int64_t steps, const uint32_t* const* tiles,
+template <class Scores, bool Bytes, int Rows, int Tiles>
+__attribute__((noinline)) void scorePairs(const uint32_t* query, int64_t steps, const void* const* tiles,
                                           float* scores) {
   typename Scores::Sum sum[Rows][Tiles];
 #pragma GCC unroll 16
   for (int r = 0; r < Rows; r++)
 #pragma GCC unroll 16
     for (int t = 0; t < Tiles; t++) sum[r][t] = Scores::zero();
-  const uint32_t* tile[Tiles];
+  const void* tile[Tiles];
 #pragma GCC unroll 16
   for (int t = 0; t < Tiles; t++) tile[t] = tiles[t];
   for (int64_t s = 0; s < steps * kTile; s += kTile, query++) {
     asm("" : "+r"(query));  // one pointer and its multiples of the stride, not one pointer a row
     __m512i key[Tiles];
 #pragma GCC unroll 16
-    for (int t = 0; t < Tiles; t++) key[t] = _mm512_loadu_si512(tile[t] + s);
+    for (int t = 0; t < Tiles; t++) key[t] = loadPairs<Bytes>(tile[t], s);
 #pragma GCC unroll 16
     for (int r = 0; r < Rows; r++) {
       const __m512i word = _mm512_set1_epi32(static_cast<int>(query[r * steps]));
@@ -166,21 +177,21 @@ __attribute__((noinline)) void scorePairs(const uint32_t* query, int64_t steps, 
 
 // sums[row][0 .. 16 * Vectors) += weights x values. `words` (Rows, Tiles * 8), `factors` (Rows); sums and values in rows
 // of headDim.
-template <class Values, int Rows, int Tiles, int Vectors>
-__attribute__((noinline)) void addPairs(const uint32_t* words, const uint32_t* const* tiles, int64_t headDim,
-                                        int column, const float* factors, float* sums) {
+template <class Values, bool Bytes, int Rows, int Tiles, int Vectors>
+__attribute__((noinline)) void addPairs(const uint32_t* words, const void* const* tiles, int64_t headDim, int column,
+                                        const float* factors, float* sums) {
   typename Values::Sum sum[Rows][Vectors];
 #pragma GCC unroll 16
   for (int r = 0; r < Rows; r++)
 #pragma GCC unroll 16
     for (int v = 0; v < Vectors; v++) sum[r][v] = Values::first(sums + r * headDim + v * kTile);
   for (int t = 0; t < Tiles; t++) {
-    const uint32_t* value = tiles[t] + column;
+    int64_t value = column;
     const uint32_t* end = words + kTile / 2;
     for (; words < end; words++, value += headDim) {
       __m512i pairs[Vectors];
 #pragma GCC unroll 16
-      for (int v = 0; v < Vectors; v++) pairs[v] = _mm512_loadu_si512(value + v * kTile);
+      for (int v = 0; v < Vectors; v++) pairs[v] = loadPairs<Bytes>(tiles[t], value + v * kTile);
 #pragma GCC unroll 16
       for (int r = 0; r < Rows; r++) {
         const __m512i weight = _mm512_set1_epi32(static_cast<int>(words[r * Tiles * (kTile / 2)]));
@@ -204,6 +215,7 @@ struct AttendPairs {
 
   const AttendJob& job;
   int rows, steps;
+  bool narrow;  // bytes stay bytes: too few rows to share what widening them to memory would cost
   uint32_t* q;  // (rows, headDim / 2), rotated for the delta at hand, scaled
   uint32_t* keys;  // (kPairTiles, 16 * headDim / 2), and the same of values
   uint32_t* values;
@@ -212,15 +224,16 @@ struct AttendPairs {
   float* scales;  // (rows) of the queries
   float* references;  // (rows)
   // Of the block at hand.
-  const uint32_t* keyTiles[kPairTiles];
-  const uint32_t* valueTiles[kPairTiles];
+  const void* keyTiles[kPairTiles];
+  const void* valueTiles[kPairTiles];
   alignas(64) float keyScales[kPairTiles * kTile];
   alignas(64) float valueScales[kPairTiles * kTile];
   const Segment* segments;
   int tileCount;
 
   explicit AttendPairs(const AttendJob& work)
-      : job(work), rows(work.tokenCount * work.group), steps(work.headDim / 2) {
+      : job(work), rows(work.tokenCount * work.group), steps(work.headDim / 2),
+        narrow(kBytes && rows <= 2 * kPairRows) {
     float* next = work.scratch;
     const auto take = [&next](int64_t floats) {
       float* part = next;
@@ -278,8 +291,8 @@ struct AttendPairs {
   // Rows [row, rows) over the tiles of the block.
   void block(int row) {
     for (int t = 0; t < tileCount; t++) readTile(t);
-    // Three tiles are four of which nobody sees the last.
-    const int width = tileCount == 3 ? 4 : tileCount;
+    // Two or three tiles are four of which nobody sees the last.
+    const int width = tileCount == 1 ? 1 : kPairTiles;
     for (int t = tileCount; t < width; t++) {
       keyTiles[t] = keyTiles[0];
       valueTiles[t] = valueTiles[0];
@@ -291,9 +304,8 @@ struct AttendPairs {
     const RowGroups groups(rows - row, kPairRows);
     for (int g = 0, r = row; g < groups.count; r += groups.rows(g++)) {
       const bool open = whole && job.tokens[r / job.group].index >= lastCell;
-      if (width == 4) group<4>(groups.rows(g), r, open);
-      else if (width == 2) group<2>(groups.rows(g), r, open);
-      else group<1>(groups.rows(g), r, open);
+      if (width == 1) group<1>(groups.rows(g), r, open);
+      else group<kPairTiles>(groups.rows(g), r, open);
     }
   }
 
@@ -309,8 +321,15 @@ struct AttendPairs {
       Scores::keysOfHalfs(halfs, job.headDim, key, keyScales + t * kTile);
       valuesOfHalfs(static_cast<const uint16_t*>(job.values) + first, segment.begin, segment.end, job.headDim, value);
     } else if constexpr (kBytes) {
-      widenBytes(static_cast<const int8_t*>(job.keys) + first, kTile * steps, key);
-      widenBytes(static_cast<const int8_t*>(job.values) + first, kTile * steps, value);
+      const int8_t* keyBytes = static_cast<const int8_t*>(job.keys) + first;
+      const int8_t* valueBytes = static_cast<const int8_t*>(job.values) + first;
+      if (narrow) {
+        keyTiles[t] = keyBytes;
+        valueTiles[t] = valueBytes;
+      } else {
+        widenBytes(keyBytes, kTile * steps, key);
+        widenBytes(valueBytes, kTile * steps, value);
+      }
       std::memcpy(keyScales + t * kTile, job.keyScales + segment.tile * kTile, sizeof(float) * kTile);
       const __mmask16 cells = static_cast<__mmask16>((1u << segment.end) - (1u << segment.begin));
       _mm512_store_ps(valueScales + t * kTile, _mm512_maskz_loadu_ps(cells, job.valueScales + segment.tile * kTile));
@@ -326,41 +345,42 @@ struct AttendPairs {
 
   template <int Tiles, int Rows = kPairRows>
   void group(int count, int row, bool open) {
-    if (count == Rows) return attend<Rows, Tiles>(row, open);
+    if (count == Rows) {
+      if constexpr (kBytes)
+        if (narrow) return attend<Rows, Tiles, true>(row, open);
+      return attend<Rows, Tiles, false>(row, open);
+    }
     if constexpr (Rows > 1) group<Tiles, Rows - 1>(count, row, open);
   }
 
-  template <int Rows, int Tiles>
+  template <int Rows, int Tiles, bool Bytes>
   void attend(int row, bool open) {
     alignas(64) float scores[Rows * Tiles * kTile];
     alignas(64) uint32_t words[Rows * Tiles * kTile / 2];
     float factors[Rows];
-    scorePairs<Scores, Rows, Tiles>(q + static_cast<int64_t>(row) * steps, steps, keyTiles, scores);
+    scorePairs<Scores, Bytes, Rows, Tiles>(q + static_cast<int64_t>(row) * steps, steps, keyTiles, scores);
     for (int r = 0; r < Rows; r++)
       factors[r] = weigh<Tiles>(row + r, open, scores + r * Tiles * kTile, words + r * Tiles * kTile / 2);
     constexpr int kVectors = 4;
     float* to = sums + static_cast<int64_t>(row) * job.headDim;
     int column = 0;
     for (; column + kVectors * kTile <= job.headDim; column += kVectors * kTile)
-      addPairs<Values, Rows, Tiles, kVectors>(words, valueTiles, job.headDim, column, factors, to + column);
+      addPairs<Values, Bytes, Rows, Tiles, kVectors>(words, valueTiles, job.headDim, column, factors, to + column);
     for (; column < job.headDim; column += kTile)
-      addPairs<Values, Rows, Tiles, 1>(words, valueTiles, job.headDim, column, factors, to + column);
+      addPairs<Values, Bytes, Rows, Tiles, 1>(words, valueTiles, job.headDim, column, factors, to + column);
   }
 
   // Turns the scores of a row into weights, (Tiles * 8) words. Returns the factor of the words.
   template <int Tiles>
   inline __attribute__((always_inline)) float weigh(int row, bool open, float* scores, uint32_t* words) {
-    if constexpr (Scores::kScaled) {
-      const __m512 scale = _mm512_set1_ps(scales[row]);
-      for (int t = 0; t < Tiles; t++) {
-        const __m512 both = _mm512_mul_ps(scale, _mm512_load_ps(keyScales + t * kTile));
-        _mm512_store_ps(scores + t * kTile, _mm512_mul_ps(_mm512_load_ps(scores + t * kTile), both));
-      }
-    }
-    if (!open) hide<Tiles>(job.tokens[row / job.group].index, scores);
     __m512 score[Tiles];
 #pragma GCC unroll 16
-    for (int t = 0; t < Tiles; t++) score[t] = _mm512_load_ps(scores + t * kTile);
+    for (int t = 0; t < Tiles; t++) {
+      score[t] = _mm512_load_ps(scores + t * kTile);
+      if constexpr (Scores::kScaled)
+        score[t] = _mm512_mul_ps(score[t], _mm512_mul_ps(_mm512_set1_ps(scales[row]), _mm512_load_ps(keyScales + t * kTile)));
+    }
+    if (!open) hide<Tiles>(job.tokens[row / job.group].index, score);
     __m512 most = score[0];
 #pragma GCC unroll 16
     for (int t = 1; t < Tiles; t++) most = _mm512_max_ps(most, score[t]);
@@ -376,11 +396,11 @@ struct AttendPairs {
 
   // Replaces the scores of lanes that a query at `index` may not see.
   template <int Tiles>
-  __attribute__((noinline)) void hide(int index, float* scores) const {
+  inline __attribute__((always_inline)) void hide(int index, __m512* score) const {
+#pragma GCC unroll 16
     for (int t = 0; t < Tiles; t++) {
       const uint32_t visible = t < tileCount ? visibleLanes(segments[t], index) : 0;
-      _mm512_store_ps(scores + t * kTile, Vector16::select(visible, _mm512_load_ps(scores + t * kTile),
-                                                           _mm512_set1_ps(-INFINITY)));
+      score[t] = Vector16::select(visible, score[t], _mm512_set1_ps(-INFINITY));
     }
   }
 

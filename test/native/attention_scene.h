@@ -69,6 +69,7 @@ class Scene {
         for (int h = 0; h < shape.kvHeads; h++) {
           for (float& x : key) x = draw(keysOfStore);
           for (float& x : value) x = draw(keysOfStore);
+          key[1] += outlier;
           rotate(key.data(), sequence.cells[i].birth);
           writeSlot(store, made->layer(1), h, sequence.cells[i].slot, key.data(), value.data());
         }
@@ -121,6 +122,7 @@ class Scene {
 
   static constexpr int kContext = 4096;
 
+  float outlier = 0;  // added to one dimension of every survivor's key before it is rotated; set it before freshStore
   std::mt19937 random;
   Rope rope;
   AttentionShape shape;

@@ -118,6 +118,32 @@ TEST("scores of thousands neither overflow nor lose the order") {
   }
 }
 
+TEST("keys with one dimension far larger than the rest keep their scores over f16 and int8 pages") {
+  // Scores of deviation 7: a key rounded to 8 bits would move them by hundredths.
+  for (KvType type : {KvType::kF16, KvType::kInt8}) {
+    Scene scene({14, 2, 64}, type, {{400, 20}, {300, 1}}, 55);
+    scene.outlier = 60;
+    for (size_t i = 1; i < scene.k.size(); i += 64) scene.k[i] += scene.outlier;
+    auto store = scene.freshStore();
+    for (Isa isa : supportedIsas()) {
+      const bool rounds = type == KvType::kF16 && isa == Isa::kAvx512Bf16;
+      const std::vector<float> got = scene.run(*store, isa);
+      checkClose(got, scene.reference(*store), rounds ? Bound{2e-2, 2e-3} : Bound{2e-3, 1e-4}, label(isa, type));
+    }
+  }
+}
+
+TEST("a row that looks at thousands of cells alike gets their mean") {
+  for (KvType type : kTypes) {
+    Scene scene({7, 1, 64}, type, {{2500, 1, false, 300}, {1800, 30, false, 300}}, 56, 0);
+    auto store = scene.freshStore();
+    for (Isa isa : supportedIsas()) {
+      const std::vector<float> got = scene.run(*store, isa);
+      checkClose(got, scene.reference(*store), {2e-4, 3e-5}, label(isa, type));
+    }
+  }
+}
+
 TEST("a row that sees one cell gets exactly its value") {
   for (Isa isa : supportedIsas()) {
     Scene scene({3, 1, 48}, KvType::kF32, {{5, 5}}, 60);
