@@ -58,8 +58,8 @@ constexpr int64_t scratchFloats(int64_t rows, int64_t headDim) {
 
 constexpr int64_t partialFloats(int64_t rows, int64_t headDim) { return rows * (headDim + 2); }
 
-// One per instruction set; they compute the same, and differ in rounding. The bf16 one rounds queries and
-// weights to bf16 where the store is bf16 and is the AVX-512 one otherwise.
+// One per instruction set; they compute the same, and differ in rounding. The bf16 one multiplies 16-bit numbers, see
+// attention_pairs.h, except over f32 pages, where it is the AVX-512 one.
 void attendPortable(const AttendJob& job);
 void attendAvx2(const AttendJob& job);
 void attendAvx512(const AttendJob& job);

@@ -30,7 +30,8 @@ inline __m512i wordsOf(__m512 low, __m512 high) {
 
 inline void widenBytes(const int8_t* bytes, int words, uint32_t* to) {
   for (int i = 0; i < words; i += kTile)
-    _mm512_storeu_si512(to + i, _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes + 2 * i))));
+    _mm512_storeu_si512(
+        to + i, _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes + 2 * i))));
 }
 
 // Cells outside [begin, end) become zero, here and below: their weights are zero, but zero times NaN is not.

@@ -2,7 +2,7 @@
 // and other kernels, each against f32 pages and f32 products. Prints the mean and the largest KL divergence of the
 // next-token distributions and how often the likeliest token is the same, at every `every`-th position.
 //
-//   attention_fidelity libonnxruntime.so.1 graph.onnx weights-folder-has-it tokens.txt count every arm…
+//   attention_fidelity libonnxruntime.so.1 graph.int8.onnx tokens.txt count every arm…     in the model's folder
 //
 // An arm is pages/isa, as f16/avx512bf16; tokens.txt holds numbers. The shapes are those of qwen2.5-coder-0.5b.
 #include <algorithm>

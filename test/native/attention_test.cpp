@@ -13,8 +13,8 @@ namespace {
 constexpr KvType kTypes[] = {KvType::kF32, KvType::kF16, KvType::kBf16, KvType::kInt8};
 
 // Of results around 1. Rounded to bf16, 8 bits, are: over bf16 pages the queries and the weights, so that a score of
-// deviation 1 is off by some 2^-9; over f16 pages the weights and the values. Over int8 pages all is kept to 15 bits, and
-// what is left is the cubic in the exponential.
+// deviation 1 is off by some 2^-9; over f16 pages the weights and the values. Over int8 pages all is kept to 15 bits,
+// and what is left is the cubic in the exponential.
 struct Bound {
   double largest, mean;
 };
