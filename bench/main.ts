@@ -5,6 +5,7 @@ import { cold } from "./cold.ts";
 import { compaction } from "./compaction/compaction.ts";
 import { gridNames } from "./compaction/grid.ts";
 import { engine } from "./engine.ts";
+import { fidelity } from "./fidelity/fidelity.ts";
 import { writeReport } from "./figures/write.ts";
 import { kernelNames, kernels } from "./kernels.ts";
 import { load } from "./load.ts";
@@ -150,6 +151,19 @@ program
   .option("--kv <types>", "f32, f16, bf16, int8", commas, ["f16"])
   .option("--activations <types>", "int8, f32", commas, ["int8"])
   .action(perplexity);
+
+program
+  .command("fidelity")
+  .description("what reuse and repair after a compaction cost in quality, against a cold prefill")
+  .addOption(model())
+  .option("--arms <names...>", "of these only (none, the oracle, always runs); default: all")
+  .option("--seeds <numbers>", "conversations, one each", numbers, [0, 1, 2, 3])
+  .option("--results <least,most>", "tokens of a tool's result", numbers, [160, 480])
+  .option("--chain <rounds>", "compactions in a row; 0: none", Number, 20)
+  .option("--tables <file>", "measure nothing: print the tables of a file of earlier runs")
+  .option("--kv <type>", "f32, f16, bf16, int8", "f16")
+  .option("--activations <type>", "int8 or f32", "int8")
+  .action(fidelity);
 
 program
   .command("memory")

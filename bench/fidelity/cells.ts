@@ -1,0 +1,194 @@
+// What the benchmark does to sequences, through the calls of the floor only: fill, edit, let speak, look at the
+// distributions along a text. It decides nothing.
+import type { CellSplice, Runner, SequenceId, StepEntry } from "../../src/engine/addon.ts";
+import { greedy, type Splice } from "../../src/engine/job.ts";
+import type { Seen } from "./statistics.ts";
+
+export const chunkTokens = 512;
+/** Rows whose logits are wanted in one step: 128 of 152,000 floats are 78 MB. */
+const scoredRows = 128;
+/** The most alternatives that the floor tells. */
+const alternatives = 100;
+
+/** One edit with its tokens, in chunks, front to back. */
+export async function edit(
+  runner: Runner,
+  id: SequenceId,
+  splices: readonly Splice[],
+  chunk = chunkTokens,
+): Promise<void> {
+  const cuts = splices.map(({ start, end, tokens }): CellSplice => ({ start, end, count: tokens.length }));
+  runner.splice(id, cuts);
+  await fill(runner, id, joined(splices.map(({ tokens }) => tokens)), chunk);
+}
+
+export async function append(
+  runner: Runner,
+  id: SequenceId,
+  tokens: Int32Array,
+  chunk = chunkTokens,
+): Promise<void> {
+  const { length } = runner.sequence(id);
+  await edit(runner, id, [{ start: length, end: length, tokens }], chunk);
+}
+
+export async function prefill(runner: Runner, tokens: Int32Array, chunk = chunkTokens): Promise<SequenceId> {
+  const id = runner.newSequence();
+  await append(runner, id, tokens, chunk);
+  return id;
+}
+
+async function fill(runner: Runner, sequence: SequenceId, tokens: Int32Array, chunk: number): Promise<void> {
+  for (let at = 0; at < tokens.length; at += chunk) {
+    await runner.step([{ sequence, tokens: tokens.subarray(at, at + chunk) }]);
+  }
+}
+
+export interface Question {
+  readonly prompt: Int32Array;
+  /** Tokens of an answer, at most. */
+  readonly most: number;
+}
+
+/** Greedy answers, side by side; `id` is left as it was. The stop token is an answer's last one, if it came. */
+export async function speak(
+  runner: Runner,
+  id: SequenceId,
+  questions: readonly Question[],
+  stopTokens: ReadonlySet<number>,
+): Promise<Int32Array[]> {
+  const forks = await forkEach(
+    runner,
+    id,
+    questions.map(({ prompt }) => prompt.subarray(0, -1)),
+  );
+  const spoken = questions.map((): number[] => []);
+  const last = questions.map(({ prompt }) => prompt.at(-1)!);
+  for (;;) {
+    const going = questions.flatMap(({ most }, place) =>
+      spoken[place]!.length < most && !stopTokens.has(last[place]!) ? [place] : [],
+    );
+    if (going.length === 0) break;
+    const entries = going.map((place): StepEntry => {
+      const sequence = forks[place]!;
+      const { length } = runner.sequence(sequence);
+      const draw = spoken[place]!.length;
+      runner.splice(sequence, [{ start: length, end: length, count: 1 }]);
+      const sample = { ...greedy, draw, generatedFrom: length - draw, top: 0 };
+      return { sequence, tokens: Int32Array.of(last[place]!), sample };
+    });
+    for (const [row, { token }] of (await runner.step(entries)).outcomes.entries()) {
+      last[going[row]!] = token;
+      spoken[going[row]!]!.push(token);
+    }
+  }
+  for (const fork of forks) runner.release(fork);
+  return spoken.map((tokens) => Int32Array.from(tokens));
+}
+
+export interface Reading {
+  readonly prompt: Int32Array;
+  readonly text: Int32Array;
+}
+
+/** The distributions that each text meets token by token behind its prompt; `id` is left as it was. */
+export async function look(runner: Runner, id: SequenceId, readings: readonly Reading[]): Promise<Seen[][]> {
+  const forks = await forkEach(
+    runner,
+    id,
+    readings.map(({ prompt }) => prompt.subarray(0, -1)),
+  );
+  const seen: Seen[][] = [];
+  for (const [place, { prompt, text }] of readings.entries()) {
+    seen.push(await lookOn(runner, forks[place]!, prompt.at(-1)!, text));
+    runner.release(forks[place]!);
+  }
+  return seen;
+}
+
+/** One fork for each, with its tokens behind it; computed in steps that they share. */
+async function forkEach(runner: Runner, id: SequenceId, parts: readonly Int32Array[]): Promise<SequenceId[]> {
+  const { length } = runner.sequence(id);
+  const forks = parts.map(() => runner.fork(id, length));
+  const entries = parts.map((tokens, place): StepEntry => ({ sequence: forks[place]!, tokens }));
+  for (const { sequence, tokens } of entries) {
+    runner.splice(sequence, [{ start: length, end: length, count: tokens.length }]);
+  }
+  const filled = entries.filter(({ tokens }) => tokens.length > 0);
+  if (filled.length > 0) await runner.step(filled);
+  return forks;
+}
+
+/** As `look` behind the token `last`, but `id` goes on with it and with `text` but for its last token. */
+export async function lookOn(
+  runner: Runner,
+  id: SequenceId,
+  last: number,
+  text: Int32Array,
+): Promise<Seen[]> {
+  const { length } = runner.sequence(id);
+  runner.splice(id, [{ start: length, end: length, count: text.length }]);
+  const seen: Seen[] = [];
+  const read = Int32Array.of(last, ...text.subarray(0, -1));
+  for (let at = 0; at < text.length; at += scoredRows) {
+    const entry: StepEntry = {
+      sequence: id,
+      tokens: read.subarray(at, at + scoredRows),
+      targets: text.slice(at, at + scoredRows),
+      targetTop: alternatives,
+    };
+    seen.push(...seenOf((await runner.step([entry])).outcomes[0]!));
+  }
+  return seen;
+}
+
+/** Several short texts behind each of several prompts; `id` is left as it was. */
+export async function lookAside(
+  runner: Runner,
+  id: SequenceId,
+  questions: readonly { readonly prompt: Int32Array; readonly texts: readonly Int32Array[] }[],
+): Promise<Seen[][][]> {
+  const asked = await forkEach(
+    runner,
+    id,
+    questions.map(({ prompt }) => prompt.subarray(0, -1)),
+  );
+  const entries = questions.flatMap(({ prompt, texts }, place) =>
+    texts.map((text): StepEntry => {
+      const { length } = runner.sequence(asked[place]!);
+      const sequence = runner.fork(asked[place]!, length);
+      runner.splice(sequence, [{ start: length, end: length, count: text.length }]);
+      const tokens = Int32Array.of(prompt.at(-1)!, ...text.subarray(0, -1));
+      return { sequence, tokens, targets: text, targetTop: alternatives };
+    }),
+  );
+  const seen = entries.length === 0 ? [] : (await runner.step(entries)).outcomes.map(seenOf);
+  for (const { sequence } of entries) runner.release(sequence);
+  for (const fork of asked) runner.release(fork);
+  return questions.map(({ texts }) => seen.splice(0, texts.length));
+}
+
+function seenOf(outcome: {
+  readonly targetLogprobs: Float32Array;
+  readonly targetTopTokens: Int32Array;
+  readonly targetTopLogprobs: Float32Array;
+}): Seen[] {
+  const rows = outcome.targetLogprobs.length;
+  // A small vocabulary has fewer than were asked for.
+  const each = outcome.targetTopTokens.length / rows;
+  return Array.from({ length: rows }, (_, row) => ({
+    ids: outcome.targetTopTokens.slice(row * each, (row + 1) * each),
+    logprobs: outcome.targetTopLogprobs.slice(row * each, (row + 1) * each),
+    nextLogprob: outcome.targetLogprobs[row]!,
+  }));
+}
+
+export function joined(parts: readonly Int32Array[]): Int32Array {
+  const whole = new Int32Array(parts.reduce((sum, { length }) => sum + length, 0));
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return whole;
+}

@@ -1,0 +1,102 @@
+// Compaction after compaction in one growing conversation, never made exact in between: does what each of them costs
+// add up? Every round replaces the memory and the two oldest exchanges by a new memory; four exchanges survive,
+// an answer is scored, and two more exchanges come. The oracle computes every round anew.
+import type { Message, Repair } from "../../src/context/chat.ts";
+import type { Runner } from "../../src/engine/addon.ts";
+import { tokensOf } from "../../src/text/span.ts";
+import { planned, type Resident, turnTokens } from "./arms.ts";
+import { append, look, lookOn, prefill, speak } from "./cells.ts";
+import { type Conversation, converse, mechanicalMemory, memoryMessage, messagesOf } from "./conversation.ts";
+import { reportRequest } from "./scene.ts";
+import { scoreTurn, type TurnScore } from "./score.ts";
+import type { Seen } from "./statistics.ts";
+import type { ModelText } from "./text.ts";
+
+export interface Link {
+  readonly round: number;
+  readonly prompt: number;
+  readonly arm: string;
+  /** Along an answer that the oracle spoke. */
+  readonly answer: TurnScore;
+  /** Along the two exchanges that come next. */
+  readonly text: TurnScore;
+  /** Relocated cells after the compaction. */
+  readonly stale: number;
+}
+
+const surviving = 4;
+const perRound = 2;
+const answerTokens = 32;
+
+export const chainRepairs: readonly Repair[] = ["none", "assistant"];
+
+export async function* chain(
+  runner: Runner,
+  text: ModelText,
+  rounds: number,
+  seed: number,
+): AsyncGenerator<Link, void, undefined> {
+  const conversation = converse({
+    seed,
+    exchanges: surviving + perRound * (rounds + 1),
+    removed: { start: 0, end: 1 },
+    resultTokens: { least: 90, most: 220 },
+    needlesPerKind: 0,
+    countOf: (some) => text.countOf(some),
+  });
+  const first = await prefill(runner, tokensOf(text.spans(messagesAt(conversation, 0, perRound))));
+  let residents: Resident[] = chainRepairs.map(() => ({
+    id: runner.fork(first, runner.sequence(first).length),
+    spans: text.spans(messagesAt(conversation, 0, perRound)),
+    relocated: [],
+  }));
+  runner.release(first);
+  for (let round = 1; round <= rounds; round++) {
+    const before = messagesAt(conversation, round, 0);
+    const after = messagesAt(conversation, round, perRound);
+    const oracle = await prefill(runner, tokensOf(text.spans(before)));
+    const turn = text.turn(before, [reportRequest]);
+    const prompt = turnTokens(turn);
+    const [spoken] = await speak(runner, oracle, [{ prompt, most: answerTokens }], text.stopTokens);
+    const reading = { prompt, text: spoken! };
+    const [answer] = await look(runner, oracle, [reading]);
+    const next = turnTokens(text.spans(after).slice(text.spans(before).length));
+    const along = await goOn(runner, oracle, next);
+    runner.release(oracle);
+    const compacted: Resident[] = [];
+    for (const [place, repair] of chainRepairs.entries()) {
+      const resident = residents[place]!;
+      const edit = { runner, resident, wanted: text.spans(before), keptSpans: 0, memorySpans: 0, turn };
+      const built = await planned(edit, "suffix", repair);
+      runner.release(resident.id);
+      const { id, relocated } = built.resident;
+      const [own] = await look(runner, id, [reading]);
+      yield {
+        round,
+        prompt: runner.sequence(id).length,
+        arm: `suffix repair=${repair}`,
+        answer: scoreTurn(answer!, own!, spoken!),
+        stale: relocated.reduce((sum, { start, end }) => sum + end - start, 0),
+        text: scoreTurn(along, await goOn(runner, id, next), next.subarray(1)),
+      };
+      compacted.push({ id, relocated, spans: text.spans(after) });
+    }
+    residents = compacted;
+  }
+  for (const { id } of residents) runner.release(id);
+}
+
+/** Memory of all that went by `round`, the four exchanges in front of it, and `more` that came after. */
+function messagesAt({ head, exchanges }: Conversation, round: number, more: number): Message[] {
+  const start = perRound * round;
+  const gone = exchanges.slice(Math.max(0, start - 6), start);
+  const memory = gone.length > 0 ? [memoryMessage(`ctx-${round}`, mechanicalMemory(gone, 4), [])] : [];
+  return [...head, ...memory, ...messagesOf(exchanges.slice(start, start + surviving + more))];
+}
+
+/** The sequence goes on with `next`; distributions from its second token on. */
+async function goOn(runner: Runner, id: number, next: Int32Array): Promise<Seen[]> {
+  const seen = await lookOn(runner, id, next[0]!, next.subarray(1));
+  await append(runner, id, next.subarray(-1));
+  return seen;
+}

@@ -1,0 +1,172 @@
+// Conversations of an agent that reads files, made up from a seed: system, task, then exchanges of an assistant
+// message that says what it saw and calls for the next file, and the tool's result. Some results carry a needle:
+// a port that stands nowhere else. What is removed, what survives and what is asked is decided here; no tokens
+// are computed.
+import { type Random, seeded } from "../../models/random.ts";
+import type { Message } from "../../src/context/chat.ts";
+import { type Excerpt, namesIn, readCorpus } from "./corpus.ts";
+
+export type NeedleKind = "survivor" | "summary" | "removed";
+
+export interface Needle {
+  readonly kind: NeedleKind;
+  readonly service: string;
+  readonly port: string;
+  /** Ports that stand nowhere. */
+  readonly decoys: readonly string[];
+}
+
+export interface Exchange {
+  readonly path: string;
+  readonly names: readonly string[];
+  readonly assistant: Message;
+  readonly result: Message;
+  readonly needles: readonly Needle[];
+}
+
+export interface Shape {
+  readonly seed: number;
+  readonly exchanges: number;
+  /** Exchanges [start, end) are replaced by a memory. */
+  readonly removed: { readonly start: number; readonly end: number };
+  /** Tokens of a tool's result. */
+  readonly resultTokens: { readonly least: number; readonly most: number };
+  readonly needlesPerKind: number;
+  readonly countOf: (text: string) => number;
+}
+
+export interface Conversation {
+  readonly head: readonly Message[];
+  /** One more than the shape says: the last is the agent's next step. */
+  readonly exchanges: readonly Exchange[];
+}
+
+const system = `You are an agent that reads a source tree for an engineer. You have one tool, read_file, with the arguments path, offset and limit; it returns lines of a text file. Say in a few sentences what you learnt from the last result, naming the functions and types you saw, and then call the tool for the next file with one JSON object on a line of its own. Read one file at a time. Do not guess what a file contains before you have read it, and do not repeat a file. When you are asked for a report, write it from what you have read.`;
+
+const goals = [
+  "how a request travels from the socket to the first computed token, and which file decides what is computed again",
+  "where numbers cross from one unit into another, and whether any of these places could lose precision",
+  "which parts may fail halfway, and how each of them leaves its state behind when it does",
+  "who owns memory in this program, when it is given back, and what may still point to it",
+  "how files are written and read, and what happens to a file that was cut short",
+  "which names a newcomer has to learn first, and in which order the rooms are best read",
+];
+
+const services = "amber birch cobalt delta ember falcon garnet harbor indigo juniper kestrel lumen".split(
+  " ",
+);
+
+export function converse(shape: Shape): Conversation {
+  const random = seeded(shape.seed * 7919 + 17);
+  const excerpts = shuffled(readCorpus(), random);
+  const needles = makeNeedles(shape, random);
+  const head: Message[] = [
+    { role: "system", content: system },
+    { role: "user", content: `Find out ${goals[shape.seed % goals.length]}. Begin wherever you like.` },
+  ];
+  const exchanges: Exchange[] = [];
+  for (let place = 0; place <= shape.exchanges; place++) {
+    const excerpt = excerpts[place % excerpts.length]!;
+    const own = needles.filter((needle) => needle.place === place).map(({ needle }) => needle);
+    exchanges.push(exchangeOf(place, excerpt, exchanges, own, shape, random));
+  }
+  return { head, exchanges };
+}
+
+export function messagesOf(exchanges: readonly Exchange[]): Message[] {
+  return exchanges.flatMap(({ assistant, result }) => [assistant, result]);
+}
+
+export function noteOf({ service, port }: Needle): string {
+  return `The service ${service} listens on port ${port}.`;
+}
+
+export function memoryMessage(tag: string, text: string, notes: readonly Needle[]): Message {
+  const noted = notes.map((needle) => `\n${noteOf(needle)}`).join("");
+  return { role: "user", content: `[memory ${tag}, in place of earlier messages]\n${text}${noted}` };
+}
+
+/** Files and names, without a model; at most about `most` tokens. */
+export function mechanicalMemory(exchanges: readonly Exchange[], namesEach = 5): string {
+  const lines = exchanges.map(({ path, names }) => `- ${path}: ${names.slice(0, namesEach).join(", ")}`);
+  return `Files read so far and names seen in them:\n${lines.join("\n")}`;
+}
+
+function makeNeedles(
+  { exchanges, removed, needlesPerKind }: Shape,
+  random: Random,
+): readonly { readonly place: number; readonly needle: Needle }[] {
+  const names = shuffled(services, random);
+  const within = (start: number, end: number) => start + Math.floor(random() * (end - start));
+  const port = () => String(10_000 + Math.floor(random() * 55_000));
+  const kinds: readonly NeedleKind[] = ["survivor", "summary", "removed"];
+  return kinds.flatMap((kind, row) =>
+    Array.from({ length: needlesPerKind }, (_, count) => ({
+      place: kind === "survivor" ? within(removed.end, exchanges) : within(removed.start, removed.end),
+      needle: {
+        kind,
+        service: names[row * needlesPerKind + count]!,
+        port: port(),
+        decoys: [port(), port()],
+      },
+    })),
+  );
+}
+
+function exchangeOf(
+  place: number,
+  { path, lines }: Excerpt,
+  before: readonly Exchange[],
+  needles: readonly Needle[],
+  { countOf, resultTokens: { least, most } }: Shape,
+  random: Random,
+): Exchange {
+  const wanted = least + random() * (most - least);
+  const shown: string[] = [];
+  let tokens = 0;
+  for (const line of lines) {
+    if (tokens >= wanted) break;
+    shown.push(line);
+    tokens += countOf(line);
+  }
+  const names = shuffled(namesIn(shown.join("")), random);
+  for (const needle of needles)
+    shown.splice(1 + Math.floor(random() * shown.length), 0, `${noteOf(needle)}\n`);
+  const call = JSON.stringify({
+    name: "read_file",
+    arguments: { path, offset: 1, limit: shown.length },
+  });
+  return {
+    path,
+    names,
+    assistant: { role: "assistant", content: `${sentence(place, before, path, random)}\n${call}` },
+    result: { role: "tool", content: shown.join("") },
+    needles,
+  };
+}
+
+/** What the agent says in front of its call: names from the last results, so that it hangs on what it read. */
+function sentence(place: number, before: readonly Exchange[], path: string, random: Random): string {
+  const last = before.at(-1);
+  if (!last) return `I have read nothing yet. I begin with ${path}.`;
+  const earlier = before[Math.floor(random() * before.length)]!;
+  const name = ({ names }: Exchange, rank: number) => names[rank] ?? "its head";
+  const [a, b, c, d] = [name(last, 0), name(last, 1), name(last, 2), name(last, 3)];
+  const [e, f] = [name(earlier, 4), name(earlier, 5)];
+  const said = [
+    `${last.path} is about \`${a}\` and \`${b}\`; \`${c}\` is what ties them together. In ${earlier.path} I had seen \`${e}\`, which seems to rely on the same idea, so I keep both in mind. What is still open is who calls \`${d}\`, and whether \`${f}\` may be empty at that point. I read ${path} next to find out.`,
+    `From ${last.path} I take three names: \`${a}\`, \`${b}\` and \`${c}\`. The first decides, the other two only carry out what was decided. That fits what ${earlier.path} says about \`${e}\` and \`${f}\`. I do not know yet where \`${d}\` is filled in; ${path} is the likeliest place, so I look there now.`,
+    `That was useful: \`${a}\` in ${last.path} is checked before \`${b}\` runs, and \`${c}\` comes last. Together with \`${e}\` from ${earlier.path} this makes a chain, but one link is missing between \`${d}\` and \`${f}\`. The next file to read for it is ${path}.`,
+    `Now I have seen how ${last.path} uses \`${a}\` together with \`${b}\`. It leaves \`${c}\` to others, and it never touches \`${d}\`. In ${earlier.path} it was the other way round, with \`${e}\` in front of \`${f}\`. To see which of the two is the rule, I continue with ${path}.`,
+  ];
+  return said[(place + Math.floor(random() * 2)) % said.length]!;
+}
+
+function shuffled<Item>(items: readonly Item[], random: Random): Item[] {
+  const out = [...items];
+  for (let at = out.length - 1; at > 0; at--) {
+    const other = Math.floor(random() * (at + 1));
+    [out[at], out[other]] = [out[other]!, out[at]!];
+  }
+  return out;
+}

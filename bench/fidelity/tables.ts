@@ -1,0 +1,140 @@
+// The tables of the fidelity benchmark out of its lines: a table per turn and model, needles, chains, and which
+// conversations they stand on. Of two lines about the same thing the later one counts.
+import { arms } from "./arms.ts";
+import type { NeedleKind } from "./conversation.ts";
+import type { ScoreLine } from "./fidelity.ts";
+import type { Measured } from "./measure.ts";
+import { pooled, pooledNeedles, short } from "./score.ts";
+import { mean } from "./statistics.ts";
+import { compare, meansThere } from "./there.ts";
+
+type Row = Readonly<Record<string, string | number>>;
+type LinkLine = NonNullable<ScoreLine["link"]>;
+
+export function printTables(lines: readonly ScoreLine[]): void {
+  for (const label of new Set(lines.map((line) => line.label))) {
+    const own = lines.filter((line) => line.label === label);
+    const { cpu, cores, features } = own[0]!.machine;
+    const commits = [...new Set(own.map(({ machine }) => machine.commit))].join(", ");
+    print(`## ${label}\n\n${cpu}, ${cores} cores, ${features.join(" ")}; commit ${commits}\n`);
+    const scores = latest(
+      own.flatMap((line) => line.scores ?? []),
+      ({ seed, arm }) => `${seed} ${arm}`,
+    );
+    const links = latest(
+      own.flatMap((line) => line.link ?? []),
+      ({ round, arm }) => `${arm} ${round}`,
+    );
+    if (scores.length > 0) printConversations(label, scores);
+    if (links.length > 0) printChain(links);
+  }
+}
+
+function latest<Line>(lines: readonly Line[], keyOf: (line: Line) => string): Line[] {
+  return [...new Map(lines.map((line) => [keyOf(line), line])).values()];
+}
+
+function printConversations(label: string, scores: readonly Measured[]): void {
+  const oracles = scores.filter(({ arm }) => arm === "none");
+  table(
+    "Conversations (tokens)",
+    oracles.map(({ seed, memory, tokens }) => ({ seed, ...tokens, "memory by": memory })),
+  );
+  const names = arms.map(({ name }) => name).filter((name) => scores.some(({ arm }) => arm === name));
+  const of = (name: string) => scores.filter(({ arm }) => arm === name);
+  const oracleOf = (own: readonly Measured[]) =>
+    own.map(({ seed }) => oracles.find((oracle) => oracle.seed === seed)!);
+  for (const turn of Object.keys(oracles[0]!.turns)) {
+    const rows = names.map((arm): Row => {
+      const own = of(arm);
+      const computed = Math.round(mean(own.map((one) => one.computed)));
+      const row = pooled(
+        own.map(({ turns }) => turns[turn]!),
+        oracleOf(own).map(({ turns }) => turns[turn]!),
+      );
+      return { arm, computed, ...row };
+    });
+    table(`Turn: ${turn}`, rows);
+    const here = names.map((arm): [string, number] => [
+      arm,
+      mean(of(arm).flatMap(({ turns }) => turns[turn]!.divergences)),
+    ]);
+    printComparison(turn, Object.fromEntries(here), meansThere(label, turn));
+  }
+  const kinds: readonly NeedleKind[] = ["survivor", "summary", "removed"];
+  const needles = names.map((arm): Row => {
+    const cells = kinds.flatMap((kind) => {
+      const own = of(arm).flatMap((one) => one.needles.filter((needle) => needle.kind === kind));
+      const { recalled, margin } = pooledNeedles(own);
+      return [
+        [`${kind}: recalled`, recalled],
+        [`${kind}: margin`, margin],
+      ];
+    });
+    return { arm, ...Object.fromEntries(cells) };
+  });
+  table("Needles (margin: logprob of the right port minus that of wrong ones)", needles);
+}
+
+function printComparison(
+  turn: string,
+  here: Readonly<Record<string, number>>,
+  there: Readonly<Record<string, number>> | undefined,
+): void {
+  if (!there || here.suffix === undefined) return;
+  const { rows, pairs, pairsAlike } = compare(here, there);
+  table(
+    `Here and there: ${turn} (${pairsAlike} of ${pairs} pairs of arms in the same order)`,
+    rows.map((row) => ({
+      arm: row.arm,
+      "KL here": short(row.here),
+      "KL there": short(row.there),
+      "here / there": row.ratio.toFixed(2),
+      "of suffix, here": `${(100 * row.ofSuffixHere).toFixed(0)} %`,
+      "of suffix, there": `${(100 * row.ofSuffixThere).toFixed(0)} %`,
+    })),
+  );
+}
+
+function printChain(links: readonly LinkLine[]): void {
+  const rows = links.map(
+    ({ round, prompt, arm, stale, answer, text }): Row => ({
+      round,
+      prompt,
+      arm,
+      stale,
+      "KL answer": short(mean(answer.divergences)),
+      "top-1 answer": `${(100 * mean(answer.agreed.map(Number))).toFixed(0)} %`,
+      "KL text": short(mean(text.divergences)),
+      "top-1 text": `${(100 * mean(text.agreed.map(Number))).toFixed(1)} %`,
+    }),
+  );
+  table("Chain", rows);
+  const halves = [...new Set(links.map(({ arm }) => arm))].map((arm): Row => {
+    const own = links.filter((link) => link.arm === arm);
+    const middle = Math.ceil(own.length / 2);
+    const kl = (some: readonly LinkLine[], what: "answer" | "text") =>
+      short(mean(some.flatMap((link) => link[what].divergences)));
+    const [first, second] = [own.slice(0, middle), own.slice(middle)];
+    return {
+      arm,
+      rounds: own.length,
+      "KL answer, first half": kl(first, "answer"),
+      "second half": kl(second, "answer"),
+      "KL text, first half": kl(first, "text"),
+      "text, second half": kl(second, "text"),
+    };
+  });
+  table("Chain: does it add up?", halves);
+}
+
+function table(title: string, rows: readonly Row[]): void {
+  const columns = Object.keys(rows[0]!);
+  const cells = rows.map((row) => columns.map((column) => String(row[column])));
+  const lines = [columns, columns.map(() => "---"), ...cells].map((line) => `| ${line.join(" | ")} |`);
+  print(`### ${title}\n\n${lines.join("\n")}\n`);
+}
+
+function print(text: string): void {
+  process.stdout.write(`${text}\n`);
+}
