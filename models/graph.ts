@@ -2,13 +2,29 @@
 // appends one node (or two) and returns the name of its result. It decides which operator a stored weight
 // needs; it does not know any family, nor the bytes of a weight.
 import type { Attribute, ExternalTensor, Node, OnnxGraph } from "./onnx.ts";
+import { panelFormats } from "./panels.ts";
 import type { StoredMatrix, StoredTensor, StoredVector } from "./weights.ts";
+
+export type Activations = "int8" | "f32";
+
+/** One of the products that share their x. */
+export interface LinearTerm {
+  readonly path: string;
+  readonly weight: StoredMatrix;
+  readonly bias?: StoredVector;
+}
+
+/** Attribute values of pocket::Linear, in the order of native/linear.h's Activations and Combine. */
+const activationNumbers = { int8: 0, f32: 1 } as const;
+const combineNumbers = { none: 0, swiglu: 1 } as const;
+/** MatMulNBits' attribute accuracy_level. */
+const accuracyLevels = { int8: 4, f32: 1 } as const;
 
 export interface GraphOptions {
   readonly name: string;
   readonly externalFile: string;
-  /** MatMulNBits' accuracy level: 1 keeps activations in f32, 4 rounds them to 8 bits per block. */
-  readonly accuracy: 1 | 4;
+  /** What linear layers make of their activations: 8 bits per block of 32, or f32 as they are. */
+  readonly activations: Activations;
   readonly vocab: number;
 }
 
@@ -37,6 +53,13 @@ export class GraphBuilder {
       return this.node(`${path}/Gather`, "", "Gather", [this.array(table.values), tokens], {
         axis: { int: 0 },
       });
+    if (table.encoding === "panels")
+      // A tied head reads the same panels.
+      return this.node(`${path}/Embedding`, "pocket", "Embedding", [tokens, this.array(table.panels)], {
+        rows: { int: table.rows },
+        columns: { int: table.columns },
+        format: { int: panelFormats.indexOf(table.format) },
+      });
     const { rows, columns, bits, block } = table;
     // The LM head reads the same bytes as [N, blocks, block]; the embedding wants its rows whole.
     const quants = this.array({ ...table.quants, dims: [rows, (columns * bits) / 8] }, "/rows");
@@ -50,9 +73,36 @@ export class GraphBuilder {
     });
   }
 
-  /** x [T, columns] → x Wᵀ + bias, [T, rows]. */
-  linear(path: string, weight: StoredMatrix, x: string, bias?: StoredVector): string {
-    return this.linearInto(undefined, path, weight, x, bias);
+  /** x [T, columns] → x Wᵀ, [T, rows]. */
+  linear(path: string, weight: StoredMatrix, x: string): string {
+    return this.linearInto(undefined, { path, weight }, x);
+  }
+
+  /** x [T, columns] → x Wᵀ + bias of each term, at most three: one node where the weights are panels. */
+  linears(path: string, terms: readonly LinearTerm[], x: string): readonly string[] {
+    if (!terms.every(({ weight }) => weight.encoding === "panels"))
+      return terms.map((term) => this.linearInto(undefined, term, x));
+    const outputs = terms.map((term) => `${term.path}/Linear`);
+    this.panelNode(`${path}/Linear`, terms, x, outputs, "none");
+    return outputs;
+  }
+
+  /** SiLU(x Gᵀ) * (x Uᵀ) (SwiGLU: Shazeer, 2020, arXiv 2002.05202); one node where the weights are panels. */
+  gatedLinear(path: string, gate: StoredMatrix, up: StoredMatrix, x: string): string {
+    const terms = [
+      { path: `${path}/gate_proj`, weight: gate },
+      { path: `${path}/up_proj`, weight: up },
+    ];
+    if (terms.every(({ weight }) => weight.encoding === "panels")) {
+      const output = `${path}/gated/Linear`;
+      this.panelNode(output, terms, x, [output], "swiglu");
+      return output;
+    }
+    const [gated, upped] = terms.map((term) => this.linearInto(undefined, term, x)) as [string, string];
+    const activated = this.node(`${path}/act/QuickGelu`, "com.microsoft", "QuickGelu", [gated], {
+      alpha: { float: 1 },
+    });
+    return this.node(`${path}/act/Mul`, "", "Mul", [activated, upped], {});
   }
 
   /** RMS norm (Zhang and Sennrich, 2019, arXiv 1910.07467) over the last dimension. */
@@ -99,14 +149,6 @@ export class GraphBuilder {
     });
   }
 
-  /** SiLU(gate) * up (SwiGLU: Shazeer, 2020, arXiv 2002.05202). */
-  gate(path: string, gate: string, up: string): string {
-    const activated = this.node(`${path}/QuickGelu`, "com.microsoft", "QuickGelu", [gate], {
-      alpha: { float: 1 },
-    });
-    return this.node(`${path}/Mul`, "", "Mul", [activated, up], {});
-  }
-
   /** x [T, width] → the wanted rows, [R, width]. */
   pickRows(path: string, x: string): string {
     return this.node(`${path}/Gather`, "", "Gather", [x, graphInputs.rows], { axis: { int: 0 } });
@@ -114,7 +156,7 @@ export class GraphBuilder {
 
   /** x [R, hidden] → the graph's output. */
   head(path: string, weight: StoredMatrix, x: string): void {
-    this.linearInto(graphOutput, path, weight, x);
+    this.linearInto(graphOutput, { path, weight }, x);
   }
 
   finish(): OnnxGraph {
@@ -131,13 +173,13 @@ export class GraphBuilder {
     };
   }
 
-  private linearInto(
-    output: string | undefined,
-    path: string,
-    weight: StoredMatrix,
-    x: string,
-    bias?: StoredVector,
-  ): string {
+  private linearInto(output: string | undefined, term: LinearTerm, x: string): string {
+    const { path, weight, bias } = term;
+    if (weight.encoding === "panels") {
+      const name = output ?? `${path}/Linear`;
+      this.panelNode(`${path}/Linear`, [term], x, [name], "none");
+      return name;
+    }
     if (weight.encoding === "f32") {
       const inputs = [x, this.array(weight.values)];
       if (bias) inputs.push(this.array(bias.values));
@@ -152,9 +194,34 @@ export class GraphBuilder {
       N: { int: weight.rows },
       bits: { int: weight.bits },
       block_size: { int: weight.block },
-      accuracy_level: { int: this.options.accuracy },
+      accuracy_level: { int: accuracyLevels[this.options.activations] },
     };
     return this.node(`${path}/MatMulNBits`, "com.microsoft", "MatMulNBits", inputs, attributes, output);
+  }
+
+  /** Inputs x, then panels and bias (or an empty name) of each term; native/linear_op.h has the attributes. */
+  private panelNode(
+    name: string,
+    terms: readonly LinearTerm[],
+    x: string,
+    outputs: readonly string[],
+    combine: keyof typeof combineNumbers,
+  ): void {
+    const inputs = [x];
+    const attributes: Record<string, Attribute> = {
+      columns: { int: terms[0]!.weight.columns },
+      weights: { int: terms.length },
+      combine: { int: combineNumbers[combine] },
+      activations: { int: activationNumbers[this.options.activations] },
+    };
+    for (const [i, { weight, bias }] of terms.entries()) {
+      if (weight.encoding !== "panels") throw new TypeError("pocket::Linear reads panels only");
+      inputs.push(this.array(weight.panels), bias ? this.array(bias.values) : "");
+      attributes[`rows_${i}`] = { int: weight.rows };
+      attributes[`format_${i}`] = { int: panelFormats.indexOf(weight.format) };
+    }
+    while (inputs.at(-1) === "") inputs.pop();
+    this.nodes.push({ name, operator: "Linear", domain: "pocket", inputs, outputs, attributes });
   }
 
   private node(

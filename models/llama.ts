@@ -50,9 +50,12 @@ function writeGraph(graph: GraphBuilder, shapes: DecoderShapes, weights: Decoder
 
   for (const [layer, w] of weights.layers.entries()) {
     const path = `/model/layers.${layer}`;
-    const q = graph.linear(`${path}/attn/q_proj`, w.q.weight, x);
-    const k = graph.linear(`${path}/attn/k_proj`, w.k.weight, x);
-    const v = graph.linear(`${path}/attn/v_proj`, w.v.weight, x);
+    const qkv = [
+      { path: `${path}/attn/q_proj`, ...w.q },
+      { path: `${path}/attn/k_proj`, ...w.k },
+      { path: `${path}/attn/v_proj`, ...w.v },
+    ];
+    const [q, k, v] = graph.linears(`${path}/attn/qkv_proj`, qkv, x) as [string, string, string];
     let attended = graph.attention(`${path}/attn`, { layer, heads, kvHeads, headDim }, q, k, v);
     if (layer === last) {
       // Behind the last attention no row looks at another: only the wanted ones go on.
@@ -61,9 +64,8 @@ function writeGraph(graph: GraphBuilder, shapes: DecoderShapes, weights: Decoder
     }
     const o = graph.linear(`${path}/attn/o_proj`, w.o, attended);
     const middle = graph.addAndNorm(`${path}/post_attn_norm`, w.ffnNorm, residual, o, normEpsilon);
-    const gate = graph.linear(`${path}/mlp/gate_proj`, w.gate, middle.normed);
-    const up = graph.linear(`${path}/mlp/up_proj`, w.up, middle.normed);
-    const down = graph.linear(`${path}/mlp/down_proj`, w.down, graph.gate(`${path}/mlp/act`, gate, up));
+    const gated = graph.gatedLinear(`${path}/mlp`, w.gate, w.up, middle.normed);
+    const down = graph.linear(`${path}/mlp/down_proj`, w.down, gated);
 
     const nextPath = layer === last ? "/model/norm" : `/model/layers.${layer + 1}/input_norm`;
     const nextGain = weights.layers[layer + 1]?.attentionNorm ?? weights.finalNorm;
