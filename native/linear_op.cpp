@@ -1,7 +1,9 @@
 #include "linear_op.h"
 
+#include <algorithm>
 #include <string>
 
+#include "rms_norm.h"
 #include "weight_row.h"
 
 namespace pocket {
@@ -9,6 +11,10 @@ namespace pocket {
 namespace {
 
 constexpr int kMostWeights = 3;
+// Places behind x, the panels and the biases; and behind the y.
+constexpr size_t kGain = 1 + 2 * kMostWeights, kBranch = kGain + 1, kSum = kMostWeights;
+// Rows that one body norms; fewer are not worth a parallel region.
+constexpr int kRowsPerBody = 16;
 constexpr int64_t kMostRows = 1 << 28;
 
 BlockFormat formatOf(const ort::OrtTable& table, const ort::OrtKernelInfo* info, const char* name) {
@@ -32,6 +38,18 @@ void take(const NodeRun& node, size_t index, LinearWeight& weight) {
   weight.panels = static_cast<const uint8_t*>(data);
 }
 
+// one(0) … one(rows - 1), some at a time on the session's threads.
+template <typename One>
+void inBodies(const NodeRun& node, int rows, const One& one) {
+  const auto body = [&](int index) {
+    const int end = std::min(rows, (index + 1) * kRowsPerBody);
+    for (int row = index * kRowsPerBody; row < end; row++) one(row);
+  };
+  const int bodies = (rows + kRowsPerBody - 1) / kRowsPerBody;
+  if (bodies == 1) body(0);
+  if (bodies > 1) node.parallel(bodies, body);
+}
+
 struct LinearKernel {
   LinearKernel(const LinearOp& op, const ort::OrtKernelInfo* info) : op(op) {
     const ort::OrtTable& table = *op.table;
@@ -39,6 +57,8 @@ struct LinearKernel {
     weights = static_cast<int>(attribute(table, info, "weights", 1, kMostWeights));
     combine = attribute(table, info, "combine", 0, 1) == 1 ? Combine::kSwiGlu : Combine::kNone;
     activations = attribute(table, info, "activations", 0, 1) == 1 ? Activations::kF32 : Activations::kInt8;
+    check(table, table.KernelInfoGetAttribute_float(info, "epsilon", &epsilon));
+    hasSum = attribute(table, info, "sum", 0, 1) == 1;
     for (int i = 0; i < weights; i++) {
       LinearWeight& weight = terms[i].weight;
       weight.columns = columns;
@@ -67,21 +87,40 @@ struct LinearKernel {
       term.bias = static_cast<const float*>(bias);
       term.out = i < outputs ? node.output(i, rows, term.weight.rows) : nullptr;
     }
-    if (rows == 0) return;
-    op.linear->run(static_cast<const float*>(node.data(0)), rows, terms, weights, combine, activations,
+    op.linear->run(input(node, rows), rows, terms, weights, combine, activations,
                    [&node](int count, const std::function<void(int)>& body) { node.parallel(count, body); });
+  }
+
+  // x as it came, or normed into the scratch.
+  const float* input(const NodeRun& node, int rows) const {
+    const auto* x = static_cast<const float*>(node.data(0));
+    const auto* gain = static_cast<const float*>(node.data(kGain));
+    if (gain == nullptr) return x;
+    node.checked(kGain, columns, "a norm's gain");
+    const size_t size = static_cast<size_t>(rows) * columns;
+    const float* branch = node.data(kBranch) == nullptr
+                              ? nullptr
+                              : static_cast<const float*>(node.checked(kBranch, size, "the branch"));
+    float* sum = hasSum ? node.output(kSum, rows, columns) : nullptr;
+    if (op.scratch.size() < size) op.scratch.resize(size);
+    float* normed = op.scratch.data();
+    inBodies(node, rows, [&](int row) {
+      const size_t at = static_cast<size_t>(row) * columns;
+      rmsNorm(x + at, branch == nullptr ? nullptr : branch + at, gain, epsilon, columns,
+              sum == nullptr ? nullptr : sum + at, normed + at);
+    });
+    return normed;
   }
 
   const LinearOp& op;
   int columns = 0;
+  float epsilon = 0;
+  bool hasSum = false;
   int weights = 0;
   Combine combine = Combine::kNone;
   Activations activations = Activations::kInt8;
   LinearOutput terms[kMostWeights];
 };
-
-// Rows of the table that one body copies.
-constexpr int kTokensPerBody = 16;
 
 struct EmbeddingKernel {
   EmbeddingKernel(const EmbeddingOp& op, const ort::OrtKernelInfo* info) : op(op) {
@@ -103,17 +142,9 @@ struct EmbeddingKernel {
       throw error("RUNTIME_FAILED", "token %lld is not in a vocabulary of %d.", static_cast<long long>(tokens[t]),
                   table.rows);
     }
-    const auto copy = [&](int body) {
-      const int end = std::min(count, (body + 1) * kTokensPerBody);
-      for (int t = body * kTokensPerBody; t < end; t++) {
-        readWeightRow(table, static_cast<int>(tokens[t]), out + static_cast<size_t>(t) * table.columns);
-      }
-    };
-    if (count <= kTokensPerBody) {
-      if (count > 0) copy(0);
-    } else {
-      node.parallel((count + kTokensPerBody - 1) / kTokensPerBody, copy);
-    }
+    inBodies(node, count, [&](int t) {
+      readWeightRow(table, static_cast<int>(tokens[t]), out + static_cast<size_t>(t) * table.columns);
+    });
   }
 
   const EmbeddingOp& op;
@@ -141,10 +172,11 @@ LinearOp::LinearOp() {
   fillCommon(*this);
   fillLife<LinearOp, LinearKernel>(*this);
   GetName = [](const OrtCustomOp*) { return "Linear"; };
-  GetInputTypeCount = [](const OrtCustomOp*) -> size_t { return 1 + 2 * kMostWeights; };
-  GetOutputTypeCount = [](const OrtCustomOp*) -> size_t { return kMostWeights; };
+  GetInputTypeCount = [](const OrtCustomOp*) -> size_t { return kBranch + 1; };
+  GetOutputTypeCount = [](const OrtCustomOp*) -> size_t { return kSum + 1; };
   GetInputType = [](const OrtCustomOp*, size_t index) {
-    return index % 2 == 1 ? ort::ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8 : ort::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
+    const bool panels = index < kGain && index % 2 == 1;
+    return panels ? ort::ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8 : ort::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
   };
   GetInputCharacteristic = [](const OrtCustomOp*, size_t index) {
     return index < 2 ? ort::INPUT_OUTPUT_REQUIRED : ort::INPUT_OUTPUT_OPTIONAL;

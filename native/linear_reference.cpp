@@ -1,5 +1,5 @@
-// Linear layers by plain loops in double, from the text of linear_layout.h and nothing else: no vectors, no panels
-// taken apart once and used twice. It is what the kernels are compared with; nothing fast may move in here.
+// Linear layers by plain loops in double, from the text of linear_layout.h and nothing else: no vectors, no
+// tiles, no order of sums that anyone relies on. It is what the kernels are compared with; nothing fast may move in here.
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -43,10 +43,16 @@ std::vector<double> rounded(const float* x, int columns) {
   return result;
 }
 
-double product(const std::vector<double>& x, const LinearOutput& output, int n) {
-  double sum = output.bias == nullptr ? 0 : output.bias[n];
-  for (size_t k = 0; k < x.size(); k++) sum += x[k] * referenceWeight(output.weight, n, static_cast<int>(k));
-  return sum;
+// y (rows) for row n of W.
+std::vector<double> products(const std::vector<std::vector<double>>& x, const LinearOutput& output, int n) {
+  std::vector<double> weights(output.weight.columns), sums;
+  for (size_t k = 0; k < weights.size(); k++) weights[k] = referenceWeight(output.weight, n, static_cast<int>(k));
+  for (const std::vector<double>& row : x) {
+    double sum = output.bias == nullptr ? 0 : output.bias[n];
+    for (size_t k = 0; k < weights.size(); k++) sum += row[k] * weights[k];
+    sums.push_back(sum);
+  }
+  return sums;
 }
 
 }  // namespace
@@ -69,18 +75,23 @@ double referenceWeight(const LinearWeight& weight, int row, int column) {
 
 void referenceLinear(const float* x, int rows, const LinearOutput* outputs, int count, Combine combine,
                      Activations activations) {
+  const int columns = outputs[0].weight.columns;
+  std::vector<std::vector<double>> given;
   for (int r = 0; r < rows; r++) {
-    const int columns = outputs[0].weight.columns;
     const float* from = x + static_cast<int64_t>(r) * columns;
-    const std::vector<double> row =
-        activations == Activations::kInt8 ? rounded(from, columns) : std::vector<double>(from, from + columns);
-    for (int o = 0; o < (combine == Combine::kSwiGlu ? 1 : count); o++)
-      for (int n = 0; n < outputs[o].weight.rows; n++) {
-        double y = product(row, outputs[o], n);
-        if (combine == Combine::kSwiGlu) y = y / (1 + std::exp(-y)) * product(row, outputs[1], n);
-        outputs[o].out[static_cast<int64_t>(r) * outputs[o].weight.rows + n] = static_cast<float>(y);
-      }
+    given.push_back(activations == Activations::kInt8 ? rounded(from, columns)
+                                                      : std::vector<double>(from, from + columns));
   }
+  for (int o = 0; o < (combine == Combine::kSwiGlu ? 1 : count); o++)
+    for (int n = 0; n < outputs[o].weight.rows; n++) {
+      std::vector<double> y = products(given, outputs[o], n);
+      if (combine == Combine::kSwiGlu) {
+        const std::vector<double> factor = products(given, outputs[1], n);
+        for (int r = 0; r < rows; r++) y[r] = y[r] / (1 + std::exp(-y[r])) * factor[r];
+      }
+      for (int r = 0; r < rows; r++)
+        outputs[o].out[static_cast<int64_t>(r) * outputs[o].weight.rows + n] = static_cast<float>(y[r]);
+    }
 }
 
 }  // namespace pocket
