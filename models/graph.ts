@@ -14,9 +14,27 @@ export interface LinearTerm {
   readonly bias?: StoredVector;
 }
 
-/** Attribute values of pocket::Linear, in the order of native/linear.h's Activations and Combine. */
+type PanelTerm = LinearTerm & { readonly weight: Extract<StoredMatrix, { encoding: "panels" }> };
+
+/** What a block reads: the RMS norm of the residual stream, after the branch that comes back is added to it. */
+export interface Stream {
+  readonly path: string;
+  readonly residual: string;
+  readonly branch: string | undefined;
+  readonly gain: StoredVector;
+  readonly epsilon: number;
+}
+
+/** `x` as it is, or the norm of `stream`, whose sum may go on as an output. */
+interface PanelInput {
+  readonly x?: string;
+  readonly stream?: Stream;
+  readonly keepsSum?: boolean;
+  readonly gated?: boolean;
+}
+
+/** Values of pocket::Linear's attribute, in the order of native/linear.h's Activations. */
 const activationNumbers = { int8: 0, f32: 1 } as const;
-const combineNumbers = { none: 0, swiglu: 1 } as const;
 /** MatMulNBits' attribute accuracy_level. */
 const accuracyLevels = { int8: 4, f32: 1 } as const;
 
@@ -75,67 +93,44 @@ export class GraphBuilder {
 
   /** x [T, columns] → x Wᵀ, [T, rows]. */
   linear(path: string, weight: StoredMatrix, x: string): string {
-    return this.linearInto(undefined, { path, weight }, x);
+    return this.plainLinear({ path, weight }, x, `${path}/Linear`);
   }
 
-  /** x [T, columns] → x Wᵀ + bias of each term, at most three: one node where the weights are panels. */
-  linears(path: string, terms: readonly LinearTerm[], x: string): readonly string[] {
-    if (!terms.every(({ weight }) => weight.encoding === "panels"))
-      return terms.map((term) => this.linearInto(undefined, term, x));
-    const outputs = terms.map((term) => `${term.path}/Linear`);
-    this.panelNode(`${path}/Linear`, terms, x, outputs, "none");
-    return outputs;
+  /** norm(stream) Wᵀ + bias of each term, at most three. */
+  normedLinears(
+    path: string,
+    terms: readonly LinearTerm[],
+    stream: Stream,
+  ): { readonly outputs: readonly string[]; readonly sum: string } {
+    if (allPanels(terms)) {
+      const outputs = terms.map((term) => `${term.path}/Linear`);
+      return { outputs, sum: this.panelNode(path, terms, outputs, { stream, keepsSum: true }) };
+    }
+    const { normed, sum } = this.norm(stream);
+    return { outputs: terms.map((term) => this.plainLinear(term, normed, `${term.path}/Linear`)), sum };
   }
 
-  /** SiLU(x Gᵀ) * (x Uᵀ) (SwiGLU: Shazeer, 2020, arXiv 2002.05202); one node where the weights are panels. */
-  gatedLinear(path: string, gate: StoredMatrix, up: StoredMatrix, x: string): string {
+  /** SiLU(norm(stream) Gᵀ) * (norm(stream) Uᵀ) (SwiGLU: Shazeer, 2020, arXiv 2002.05202). */
+  normedGate(
+    path: string,
+    gate: StoredMatrix,
+    up: StoredMatrix,
+    stream: Stream,
+  ): { readonly gated: string; readonly sum: string } {
     const terms = [
       { path: `${path}/gate_proj`, weight: gate },
       { path: `${path}/up_proj`, weight: up },
     ];
-    if (terms.every(({ weight }) => weight.encoding === "panels")) {
-      const output = `${path}/gated/Linear`;
-      this.panelNode(output, terms, x, [output], "swiglu");
-      return output;
+    if (allPanels(terms)) {
+      const gated = `${path}/gated/Linear`;
+      return { gated, sum: this.panelNode(path, terms, [gated], { stream, keepsSum: true, gated: true }) };
     }
-    const [gated, upped] = terms.map((term) => this.linearInto(undefined, term, x)) as [string, string];
-    const activated = this.node(`${path}/act/QuickGelu`, "com.microsoft", "QuickGelu", [gated], {
+    const { normed, sum } = this.norm(stream);
+    const [gated, upped] = terms.map((term) => this.plainLinear(term, normed, `${term.path}/Linear`));
+    const activated = this.node(`${path}/act/QuickGelu`, "com.microsoft", "QuickGelu", [gated!], {
       alpha: { float: 1 },
     });
-    return this.node(`${path}/act/Mul`, "", "Mul", [activated, upped], {});
-  }
-
-  /** RMS norm (Zhang and Sennrich, 2019, arXiv 1910.07467) over the last dimension. */
-  norm(path: string, gain: StoredVector, x: string, epsilon: number): string {
-    return this.node(
-      `${path}/SimplifiedLayerNormalization`,
-      "",
-      "SimplifiedLayerNormalization",
-      [x, this.array(gain.values)],
-      { axis: { int: -1 }, epsilon: { float: epsilon }, stash_type: { int: 1 } },
-    );
-  }
-
-  /** The residual sum and its RMS norm in one pass over memory. */
-  addAndNorm(
-    path: string,
-    gain: StoredVector,
-    residual: string,
-    x: string,
-    epsilon: number,
-  ): { sum: string; normed: string } {
-    const name = `${path}/SkipSimplifiedLayerNormalization`;
-    const normed = `${name}/normed`;
-    const sum = `${name}/sum`;
-    this.nodes.push({
-      name,
-      operator: "SkipSimplifiedLayerNormalization",
-      domain: "com.microsoft",
-      inputs: [x, residual, this.array(gain.values)],
-      outputs: [normed, "", "", sum],
-      attributes: { epsilon: { float: epsilon } },
-    });
-    return { sum, normed };
+    return { gated: this.node(`${path}/act/Mul`, "", "Mul", [activated, upped!], {}), sum };
   }
 
   /** q [T, heads * headDim], k and v [T, kvHeads * headDim], not yet rotated → [T, heads * headDim]. */
@@ -154,9 +149,10 @@ export class GraphBuilder {
     return this.node(`${path}/Gather`, "", "Gather", [x, graphInputs.rows], { axis: { int: 0 } });
   }
 
-  /** x [R, hidden] → the graph's output. */
-  head(path: string, weight: StoredMatrix, x: string): void {
-    this.linearInto(graphOutput, { path, weight }, x);
+  /** norm(stream) [R, hidden] → the graph's output. */
+  head(path: string, weight: StoredMatrix, stream: Stream): void {
+    if (weight.encoding === "panels") this.panelNode(path, [{ path, weight }], [graphOutput], { stream });
+    else this.plainLinear({ path, weight }, this.norm(stream).normed, graphOutput);
   }
 
   finish(): OnnxGraph {
@@ -173,12 +169,35 @@ export class GraphBuilder {
     };
   }
 
-  private linearInto(output: string | undefined, term: LinearTerm, x: string): string {
+  /** RMS norm (Zhang and Sennrich, 2019, arXiv 1910.07467) of the stream, in operators of ONNX Runtime. */
+  private norm({ path, residual, branch, gain, epsilon }: Stream): { normed: string; sum: string } {
+    if (branch === undefined) {
+      const name = `${path}/SimplifiedLayerNormalization`;
+      const attributes = { axis: { int: -1 }, epsilon: { float: epsilon }, stash_type: { int: 1 } };
+      const inputs = [residual, this.array(gain.values)];
+      return {
+        normed: this.node(name, "", "SimplifiedLayerNormalization", inputs, attributes),
+        sum: residual,
+      };
+    }
+    const name = `${path}/SkipSimplifiedLayerNormalization`;
+    const [normed, sum] = [`${name}/normed`, `${name}/sum`];
+    this.nodes.push({
+      name,
+      operator: "SkipSimplifiedLayerNormalization",
+      domain: "com.microsoft",
+      inputs: [branch, residual, this.array(gain.values)],
+      outputs: [normed, "", "", sum],
+      attributes: { epsilon: { float: epsilon } },
+    });
+    return { normed, sum };
+  }
+
+  private plainLinear(term: LinearTerm, x: string, output: string): string {
     const { path, weight, bias } = term;
     if (weight.encoding === "panels") {
-      const name = output ?? `${path}/Linear`;
-      this.panelNode(`${path}/Linear`, [term], x, [name], "none");
-      return name;
+      this.panelNode(path, [{ ...term, weight }], [output], { x });
+      return output;
     }
     if (weight.encoding === "f32") {
       const inputs = [x, this.array(weight.values)];
@@ -188,7 +207,6 @@ export class GraphBuilder {
     const zeroPoints = weight.zeroPoints ? this.array(weight.zeroPoints) : "";
     const inputs = [x, this.array(weight.quants), this.array(weight.scales), zeroPoints, ""];
     inputs.push(bias ? this.array(bias.values) : "");
-    while (inputs.at(-1) === "") inputs.pop();
     const attributes: Record<string, Attribute> = {
       K: { int: weight.columns },
       N: { int: weight.rows },
@@ -196,32 +214,51 @@ export class GraphBuilder {
       block_size: { int: weight.block },
       accuracy_level: { int: accuracyLevels[this.options.activations] },
     };
-    return this.node(`${path}/MatMulNBits`, "com.microsoft", "MatMulNBits", inputs, attributes, output);
+    return this.node(
+      `${path}/MatMulNBits`,
+      "com.microsoft",
+      "MatMulNBits",
+      trimmed(inputs),
+      attributes,
+      output,
+    );
   }
 
-  /** Inputs x, then panels and bias (or an empty name) of each term; native/linear_op.h has the attributes. */
+  /** One pocket::Linear, whose inputs, outputs and attributes native/linear_op.h names. Returns the stream's sum. */
   private panelNode(
-    name: string,
-    terms: readonly LinearTerm[],
-    x: string,
+    path: string,
+    terms: readonly PanelTerm[],
     outputs: readonly string[],
-    combine: keyof typeof combineNumbers,
-  ): void {
-    const inputs = [x];
+    { x, stream, gated = false, keepsSum = false }: PanelInput,
+  ): string {
+    const sum = stream?.branch === undefined ? "" : `${path}/sum`;
+    const pairs = Array.from({ length: 3 }, (_, i) => terms[i]).flatMap((term) =>
+      term ? [this.array(term.weight.panels), term.bias ? this.array(term.bias.values) : ""] : ["", ""],
+    );
+    const inputs = [stream?.residual ?? x!, ...pairs];
+    if (stream) inputs.push(this.array(stream.gain.values), stream.branch ?? "");
     const attributes: Record<string, Attribute> = {
       columns: { int: terms[0]!.weight.columns },
       weights: { int: terms.length },
-      combine: { int: combineNumbers[combine] },
+      combine: { int: gated ? 1 : 0 },
+      sum: { int: keepsSum && sum !== "" ? 1 : 0 },
       activations: { int: activationNumbers[this.options.activations] },
+      epsilon: { float: stream?.epsilon ?? 0 },
     };
-    for (const [i, { weight, bias }] of terms.entries()) {
-      if (weight.encoding !== "panels") throw new TypeError("pocket::Linear reads panels only");
-      inputs.push(this.array(weight.panels), bias ? this.array(bias.values) : "");
+    for (const [i, { weight }] of terms.entries()) {
       attributes[`rows_${i}`] = { int: weight.rows };
       attributes[`format_${i}`] = { int: panelFormats.indexOf(weight.format) };
     }
-    while (inputs.at(-1) === "") inputs.pop();
-    this.nodes.push({ name, operator: "Linear", domain: "pocket", inputs, outputs, attributes });
+    const padded = [...outputs, "", ""].slice(0, 3);
+    this.nodes.push({
+      name: `${path}/Linear`,
+      operator: "Linear",
+      domain: "pocket",
+      inputs: trimmed(inputs),
+      outputs: trimmed([...padded, keepsSum ? sum : ""]),
+      attributes,
+    });
+    return sum === "" ? inputs[0]! : sum;
   }
 
   private node(
@@ -242,4 +279,13 @@ export class GraphBuilder {
     if (!this.tensors.has(name)) this.tensors.set(name, { ...stored, name });
     return name;
   }
+}
+
+function allPanels(terms: readonly LinearTerm[]): terms is readonly PanelTerm[] {
+  return terms.every(({ weight }) => weight.encoding === "panels");
+}
+
+/** Without the empty names at its end. */
+function trimmed(names: readonly string[]): readonly string[] {
+  return names.slice(0, names.findLastIndex((name) => name !== "") + 1);
 }

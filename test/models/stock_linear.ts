@@ -55,21 +55,38 @@ function stockNodes(node: Node, widen: Widen): Node[] {
     return [stock("Gather", [table, node.inputs[0]!], node.outputs[0]!)];
   }
   const gated = number("combine") === 1;
+  const { x, nodes } = stockNorm(node, number("sum") === 1);
   const products = Array.from({ length: number("weights") }, (_, i) => {
     const matrix = widen(node.inputs[1 + 2 * i]!, number(`format_${i}`), number(`rows_${i}`), columns);
-    const inputs = [node.inputs[0]!, matrix, node.inputs[2 + 2 * i] ?? ""].filter((name) => name !== "");
+    const inputs = [x, matrix, node.inputs[2 + 2 * i] ?? ""].filter((name) => name !== "");
     const output = gated ? `${node.name}/product_${i}` : node.outputs[i]!;
     return stock("Gemm", inputs, output, { transB: { int: 1 } });
   });
-  if (!gated) return products;
+  if (!gated) return [...nodes, ...products];
   const [gate, up] = products.map(({ outputs }) => outputs[0]!) as [string, string];
   const names = { sigmoid: `${node.name}/sigmoid`, silu: `${node.name}/silu` };
   return [
+    ...nodes,
     ...products,
     stock("Sigmoid", [gate], names.sigmoid),
     stock("Mul", [gate, names.sigmoid], names.silu),
     stock("Mul", [names.silu, up], node.outputs[0]!),
   ];
+}
+
+/** The residual sum and its RMS norm, spelt out; x itself where the node has no gain. */
+function stockNorm(node: Node, hasSum: boolean): { x: string; nodes: readonly Node[] } {
+  const [gain = "", branch = ""] = node.inputs.slice(7);
+  if (gain === "") return { x: node.inputs[0]!, nodes: [] };
+  const sum = branch === "" ? node.inputs[0]! : hasSum ? node.outputs[3]! : `${node.name}/sum`;
+  const normed = `${node.name}/normed`;
+  const epsilon = node.attributes.epsilon!;
+  const attributes = { axis: { int: -1 }, epsilon, stash_type: { int: 1 } };
+  const nodes = branch === "" ? [] : [stock("Add", [node.inputs[0]!, branch], sum)];
+  return {
+    x: normed,
+    nodes: [...nodes, stock("SimplifiedLayerNormalization", [sum, gain], normed, attributes)],
+  };
 }
 
 function stock(
