@@ -45,7 +45,8 @@ class Linear {
 };
 
 // `threads` is how many bodies of a ParallelFor may run at once. Throws BAD_ARGUMENT when the isa is not supported
-// here. Both AVX-512 values take the VNNI kernel where the processor has it, else the AVX2 one.
+// here. Both AVX-512 values take the VNNI kernel where the processor has it, else the AVX2 one; on 64-bit ARM
+// kPortable takes the dot product of bytes where the processor has it.
 std::unique_ptr<Linear> makeLinear(Isa isa, int threads);
 
 // The same result by plain loops in double, read from the layout by the letter. With kInt8 it rounds x as the

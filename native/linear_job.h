@@ -87,5 +87,8 @@ extern const LinearKernel kLinearPortable;
 extern const LinearKernel kLinearAvx2;
 extern const LinearKernel kLinearAvx512Vnni;
 #endif
+#ifdef __aarch64__
+extern const LinearKernel kLinearNeon;
+#endif
 
 }  // namespace pocket
