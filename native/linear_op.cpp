@@ -87,7 +87,10 @@ struct LinearKernel {
       term.bias = static_cast<const float*>(bias);
       term.out = i < outputs ? node.output(i, rows, term.weight.rows) : nullptr;
     }
-    op.linear->run(input(node, rows), rows, terms, weights, combine, activations,
+    const float* x = input(node, rows);
+    // Outputs without elements have no memory.
+    if (rows == 0) return;
+    op.linear->run(x, rows, terms, weights, combine, activations,
                    [&node](int count, const std::function<void(int)>& body) { node.parallel(count, body); });
   }
 

@@ -61,6 +61,10 @@ async function addonDistance(made: string, kind: "int8" | "f32", stock: Float32A
     },
     root,
   );
+  // A step that wants no logits: behind the last attention every tensor has no rows.
+  const unread = runner.newSequence();
+  runner.splice(unread, [{ start: 0, end: 0, count: 2 }]);
+  await runner.step([{ sequence: unread, tokens: Int32Array.of(1, 2) }]);
   const sequence = runner.newSequence();
   runner.splice(sequence, [{ start: 0, end: 0, count: prompt.length }]);
   const tokens = Int32Array.from(prompt);
