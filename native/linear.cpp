@@ -1,7 +1,7 @@
 // Runs linear layers: checks the shapes, rounds the rows, cuts the work into pieces of panels and gives them to
 // threads. Chooses the instruction set. The arithmetic is in linear_kernel.h.
 //
-// Few rows (decode) stream each panel once. Many rows take a piece of a few panels and some hundred rows: chunk by
+// Few rows (decode, short prompts) stream each panel, once per tile of rows. Many rows take a piece of a few panels and some hundred rows: chunk by
 // chunk along the columns, each panel is opened into memory that stays in the nearest cache and multiplied with all
 // tiles of rows, whose own chunk stays in the next. Sums wait in scratch memory between chunks.
 #include "linear.h"
@@ -24,6 +24,7 @@ namespace pocket {
 namespace {
 
 constexpr int kStreamBytes = 96 * 1024;  // of weights in a piece of few rows
+constexpr int kStreamTiles = 3;  // of rows that find a panel still near; opening pays with more
 constexpr int kBlockRows = 512;          // of x in a piece of many
 constexpr int kPiecePanels = 8;
 constexpr int kPiecesPerThread = 4;  // wanted, so that one thread may be slower
@@ -53,7 +54,7 @@ class BlockLinear final : public Linear {
            const ParallelFor& parallelFor) const override {
     check(x, rows, outputs, count, combine);
     if (rows == 0) return;
-    const bool few = activations == Activations::kInt8 && rows <= kernel_.streamRows;
+    const bool few = activations == Activations::kInt8 && rows <= kernel_.streamRows * kStreamTiles;
     cutRows(rows, few ? kernel_.streamRows : kernel_.tileRows);
     Job job{outputs, count, outputs[0].weight.columns, combine == Combine::kSwiGlu, few, activations};
     prepare(x, rows, job, parallelFor);
@@ -228,17 +229,19 @@ class BlockLinear final : public Linear {
   }
 
   void streamPiece(const Job& job, const Piece& piece) const {
+    for (int p = piece.first; p < piece.end; p++)
+      for (const Tile& tile : tiles_) streamPanel(job, piece.output, p, tile);
+  }
+
+  void streamPanel(const Job& job, int output, int p, const Tile& tile) const {
     alignas(64) float sums[2][kMostTileRows * kPanelRows];
-    const Tile& tile = tiles_[0];
-    for (int p = piece.first; p < piece.end; p++) {
-      for (int s = 0; s < (job.paired ? 2 : 1); s++) {
-        const LinearWeight& weight = job.outputs[piece.output + s].weight;
-        std::memset(sums[s], 0, sizeof(float) * tile.rows * kPanelRows);
-        kernel_.stream(weight.format, weight.panels + p * bytesOfPanel(weight.format, job.columns), job.columns,
-                       rounded(tile, job, weight.format, 0), sums[s]);
-      }
-      finish(job, {piece.output, p, p + 1, 0, 1}, 0, tile.rows, sums[0], job.paired ? sums[1] : nullptr);
+    for (int s = 0; s < (job.paired ? 2 : 1); s++) {
+      const LinearWeight& weight = job.outputs[output + s].weight;
+      std::memset(sums[s], 0, sizeof(float) * tile.rows * kPanelRows);
+      kernel_.stream(weight.format, weight.panels + p * bytesOfPanel(weight.format, job.columns), job.columns,
+                     rounded(tile, job, weight.format, 0), sums[s]);
     }
+    finish(job, {output, p, p + 1, 0, 1}, tile.first, tile.rows, sums[0], job.paired ? sums[1] : nullptr);
   }
 
   void finish(const Job& job, const Piece& piece, int firstRow, int rows, const float* sums,

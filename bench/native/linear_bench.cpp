@@ -4,15 +4,15 @@
 //   linear_bench 896x4864 q4_0 512      linear_bench decode q4_k 2-threads      linear_bench --json
 //
 // Weights are random and as many as fill kPoolBytes, called one after the other, so that a call finds none of its own
-// in a cache. Best and median of the repetitions. A multiply-add is one of rows of x * rows * columns of W; GB/s are the
+// in a cache. Best and median of the repetitions: of the thread's own time with one thread, so that other work on the
+// machine counts less, and of the clock's with two. A multiply-add is one of rows of x * rows * columns of W; GB/s are the
 // packed weights' bytes. `read` rows sum a buffer of the same size, as plainly as can be.
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <cstdio>
 #include <cstring>
-#include <mutex>
+#include <ctime>
+#include <functional>
 #include <random>
 #include <string>
 #include <thread>
@@ -71,14 +71,20 @@ struct Timing {
   double best, median;
 };
 
-Timing timed(double atLeast, const std::function<void()>& body) {
+double now(bool ofThread) {
+  timespec time;
+  clock_gettime(ofThread ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+Timing timed(double atLeast, int threads, const std::function<void()>& body) {
   std::vector<double> seconds;
   double spent = 0;
   body();
   while (seconds.size() < 5 || (spent < atLeast && seconds.size() < 5000)) {
-    const auto before = std::chrono::steady_clock::now();
+    const double before = now(threads == 1);
     body();
-    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count());
+    seconds.push_back(now(threads == 1) - before);
     spent += seconds.back();
   }
   std::sort(seconds.begin(), seconds.end());
@@ -122,7 +128,7 @@ class Bench {
       }
       for (uint64_t sum : sums) total += sum;
     };
-    const Timing timing = timed(0.5, [&] { (threads == 1 ? alone_ : both_)(kPieces, piece); });
+    const Timing timing = timed(0.5, threads, [&] { (threads == 1 ? alone_ : both_)(kPieces, piece); });
     print(row, timing, 0, kPoolBytes);
   }
 
@@ -137,7 +143,7 @@ class Bench {
     for (float& number : x) number = draw(random);
     const auto linear = makeLinear(isa, threads);
     int copy = 0;
-    const Timing timing = timed(rows > 16 ? 0.6 : 0.4, [&] {
+    const Timing timing = timed(rows > 16 ? 0.6 : 0.4, threads, [&] {
       const LinearOutput output{{pool_.data() + bytes * (copy++ % copies), shape.rows, shape.columns, format}, nullptr,
                                 out.data()};
       linear->run(x.data(), rows, &output, 1, Combine::kNone, activations, threads == 1 ? alone_ : both_);
