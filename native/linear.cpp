@@ -1,5 +1,5 @@
 // Runs linear layers: checks the shapes, rounds the rows, cuts the work into pieces of panels and gives them to
-// threads. Chooses the instruction set. The arithmetic is in linear_kernel.h.
+// threads. The arithmetic is in linear_kernel.h.
 //
 // Few rows (decode, short prompts) stream each panel, once per tile of rows. Many rows take a piece of a few panels and some hundred rows: chunk by
 // chunk along the columns, each panel is opened into memory that stays in the nearest cache and multiplied with all
@@ -11,10 +11,6 @@
 #include <cstring>
 #include <functional>
 #include <vector>
-
-#if defined(__aarch64__) && defined(__linux__)
-#include <sys/auxv.h>
-#endif
 
 #include "error.h"
 #include "linear_job.h"
@@ -273,29 +269,6 @@ class BlockLinear final : public Linear {
   mutable std::vector<LinearScratch> scratch_;
 };
 
-#ifdef __aarch64__
-bool hasDotProduct() {
-#ifdef __linux__
-  return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
-#else
-  return true;  // every 64-bit ARM that other systems run Node on
-#endif
-}
-#endif
-
-const LinearKernel& kernelFor(Isa isa) {
-#ifdef __x86_64__
-  __builtin_cpu_init();
-  if (isa >= Isa::kAvx512 && __builtin_cpu_supports("avx512vnni")) return kLinearAvx512Vnni;
-  if (isa >= Isa::kAvx2) return kLinearAvx2;
-#endif
-#ifdef __aarch64__
-  if (hasDotProduct()) return kLinearNeon;
-#endif
-  static_cast<void>(isa);
-  return kLinearPortable;
-}
-
 }  // namespace
 
 std::unique_ptr<Linear> makeLinear(Isa isa, int threads) {
@@ -303,7 +276,7 @@ std::unique_ptr<Linear> makeLinear(Isa isa, int threads) {
   if (std::find(isas.begin(), isas.end(), isa) == isas.end())
     throw error("BAD_ARGUMENT", "this machine cannot run the %s kernel", name(isa));
   if (threads < 1) throw error("BAD_ARGUMENT", "linear layers on %d threads: give one or more", threads);
-  return std::make_unique<BlockLinear>(kernelFor(isa), threads);
+  return std::make_unique<BlockLinear>(linearKernelFor(isa), threads);
 }
 
 }  // namespace pocket

@@ -2,6 +2,7 @@
 // apart, and the table of functions that a linear_<isa>.cpp offers. Plain structs; pointers belong to the caller.
 #pragma once
 
+#include "attention.h"
 #include "linear_layout.h"
 
 namespace pocket {
@@ -81,6 +82,9 @@ struct LinearKernel {
   void (*multiplyFloats)(const float* weights, const float* x, int columns, int rows, float* sums);
   void (*finish)(const Finish& job);
 };
+
+// The fastest for a kind of processor that this one is. linear_isa.cpp has it.
+const LinearKernel& linearKernelFor(Isa isa);
 
 extern const LinearKernel kLinearPortable;
 #ifdef __x86_64__

@@ -14,73 +14,13 @@
 //              kRows, kStreamRows   rows in a tile       kSigned8   8-bit codes are kept as code - 128
 #pragma once
 
-#include <cmath>
-#include <cstring>
 #include <utility>
 
-#include "linear_job.h"
+#include "linear_finish.h"
+#include "linear_rows.h"
 
 namespace pocket {
 namespace {
-
-inline int32_t wordAt(const void* from) {
-  int32_t word;
-  std::memcpy(&word, from, sizeof word);
-  return word;
-}
-
-inline float floatAt(const void* from) {
-  float number;
-  std::memcpy(&number, from, sizeof number);
-  return number;
-}
-
-// --- rows of x -----------------------------------------------------------------------------------------------
-
-// Rounds 32 numbers to the nearest multiples of largest / 127. Returns the scale: NaN when one is not finite, 0 when
-// all are (nearly) zero.
-inline float roundGroup(const float* x, int8_t* codes) {
-  uint32_t largestBits = 0;  // magnitudes order as their bits do, and NaN is above them all
-  for (int i = 0; i < kGroupColumns; i++) {
-    const uint32_t bits = static_cast<uint32_t>(wordAt(x + i)) & 0x7fffffffu;
-    largestBits = bits > largestBits ? bits : largestBits;
-  }
-  const float largest = floatAt(&largestBits);
-  if (largestBits >= 0x7f800000u || largest < 0x1p-100f) {
-    std::memset(codes, 0, kGroupColumns);
-    return largestBits >= 0x7f800000u ? NAN : 0;
-  }
-  const float inverse = 127 / largest;
-  for (int i = 0; i < kGroupColumns; i++) {
-    const float shifted = x[i] * inverse + 0x1.8p23f;  // rounds to the nearest integer, which is then in the low bits
-    codes[i] = static_cast<int8_t>(wordAt(&shifted));
-  }
-  return largest / 127;
-}
-
-inline void roundRows(const float* x, int64_t stride, int rows, int columns, const NewRowTile& to) {
-  for (int r = 0; r < rows; r++)
-    for (int g = 0; g < columns / kGroupColumns; g++) {
-      const int at = g * rows + r;
-      int8_t* codes = to.codes + static_cast<int64_t>(at) * kGroupColumns;
-      const float scale = roundGroup(x + r * stride + static_cast<int64_t>(g) * kGroupColumns, codes);
-      int32_t first = 0, last = 0;
-      for (int i = 0; i < 16; i++) first += codes[i];
-      for (int i = 16; i < 32; i++) last += codes[i];
-      to.scales[at] = scale;
-      constexpr int kZeros[] = {8, 16, 128};
-      for (int e = 0; e < 3; e++)
-        if (to.extras[e] != nullptr) to.extras[e][at] = -kZeros[e] * (first + last);
-      if (int32_t* halves = to.extras[static_cast<int>(Extra::kHalves32)]) {
-        halves[2 * g * rows + r] = -32 * first;
-        halves[(2 * g + 1) * rows + r] = -32 * last;
-      }
-      if (int32_t* sums = to.extras[static_cast<int>(Extra::kMinimum)]) {
-        const float sum = scale * static_cast<float>(first + last);
-        sums[at] = wordAt(&sum);
-      }
-    }
-}
 
 // --- weights -------------------------------------------------------------------------------------------------
 
@@ -240,61 +180,6 @@ void multiplyFloatRows(const float* weights, const float* x, int columns, float*
   }
 #pragma GCC unroll 16
   for (int r = 0; r < R; r++) Math::store(sums + r * kPanelRows, inner[r]);
-}
-
-// --- results -------------------------------------------------------------------------------------------------
-
-// y / (1 + e^-y). e^t as 2^n * e^f with |f| <= ln 2 / 2 (Cody and Waite 1980), a Taylor polynomial for e^f: its
-// rest is below a unit in the last place. Written without branches, so that it becomes vector code.
-inline float silu(float y) {
-  float t = -y;
-  t = t > 87.0f ? 87.0f : t;
-  t = t < -87.0f ? -87.0f : t;
-  const float shifted = t * 1.44269504f + 0x1.8p23f;
-  const float n = shifted - 0x1.8p23f;
-  const float f = (t - n * 0.693359375f) + n * 2.12194440e-4f;
-  float power = 1.0f / 5040;
-  power = power * f + 1.0f / 720;
-  power = power * f + 1.0f / 120;
-  power = power * f + 1.0f / 24;
-  power = power * f + 1.0f / 6;
-  power = power * f + 0.5f;
-  power = power * f + 1;
-  power = power * f + 1;
-  const int32_t bits = static_cast<int32_t>((static_cast<uint32_t>(wordAt(&shifted)) + 127) << 23);
-  return y / (1 + power * floatAt(&bits));
-}
-
-// Of sixteen mostly, which then are a constant.
-inline void copy(float* to, const float* from, int count) {
-  if (count == kPanelRows) std::memcpy(to, from, sizeof(float) * kPanelRows);
-  else std::memcpy(to, from, sizeof(float) * count);
-}
-
-inline void finishPanel(const Finish& job, int row, int panel) {
-  const int n = panel * kPanelRows, lanes = job.lanes - n < kPanelRows ? job.lanes - n : kPanelRows;
-  const int64_t at = (static_cast<int64_t>(panel) * job.rows + row) * kPanelRows;
-  float results[kPanelRows], bias[kPanelRows] = {};
-  if (job.bias != nullptr) copy(bias, job.bias + n, lanes);
-  for (int i = 0; i < kPanelRows; i++) results[i] = job.sums[at + i] + bias[i];
-  if (job.factor != nullptr) {
-    float factorBias[kPanelRows] = {};
-    if (job.factorBias != nullptr) copy(factorBias, job.factorBias + n, lanes);
-    for (int i = 0; i < kPanelRows; i++) results[i] = silu(results[i]) * (job.factor[at + i] + factorBias[i]);
-  }
-  copy(job.out + row * job.stride + n, results, lanes);
-}
-
-// Rows are far apart: lines are asked for some rows before they are written.
-inline void finishRows(const Finish& job) {
-  constexpr int kRowsAhead = 3;
-  const int panels = (job.lanes + kPanelRows - 1) / kPanelRows;
-  for (int r = 0; r < job.rows; r++)
-    for (int p = 0; p < panels; p++) {
-      if (r + kRowsAhead < job.rows)
-        __builtin_prefetch(job.out + (r + kRowsAhead) * job.stride + p * kPanelRows, 1, 3);
-      finishPanel(job, r, p);
-    }
 }
 
 // --- the table -----------------------------------------------------------------------------------------------
