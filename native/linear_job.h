@@ -2,10 +2,11 @@
 // apart, and the table of functions that a linear_<isa>.cpp offers. Plain structs; pointers belong to the caller.
 #pragma once
 
-#include "attention.h"
 #include "linear_layout.h"
 
 namespace pocket {
+
+enum class Isa : uint8_t;  // attention.h, whose inline functions stay out of files with flags of their own
 
 // What a tile of rows brings for weights of some formats beside its codes, per group of 32 columns and row. Integers
 // are what a sum of products starts at, so that a constant zero point costs nothing.
