@@ -1,6 +1,7 @@
 // Opens a model folder as the server would, or just its runner, with a pool as large as the benchmark needs.
 import { join } from "node:path";
 import {
+  type LinearKind,
   type Manifest,
   modelFolderName,
   readManifest,
@@ -12,13 +13,16 @@ import { packageRoot, runtimeLibrary } from "../src/commands/package-root.ts";
 import { Config } from "../src/config.ts";
 import { type KvType, openRunner, type Runner } from "../src/engine/addon.ts";
 
-/** `id` or `id.format`; the format is the configured one if it is not named. */
+/** `id`, `id.format` or `id.format.ort`; format and operator are the configured ones if no format is named. */
 export function folderOf(name: string): string {
   const config = Config.read({ flags: {}, environment: process.env });
-  const format = weightFormats.find((candidate) => name.endsWith(`.${candidate}`));
-  const id = format ? name.slice(0, -format.length - 1) : name;
-  const chosen = format ?? (config.text("weights") as WeightFormat);
-  return join(config.text("models.dir"), modelFolderName(id, chosen));
+  const directory = config.text("models.dir");
+  const named = weightFormats.some(
+    (format) => name.endsWith(`.${format}`) || name.endsWith(`.${format}.ort`),
+  );
+  if (named) return join(directory, name);
+  const format = config.text("weights") as WeightFormat;
+  return join(directory, modelFolderName(name, format, config.text("linear") as LinearKind));
 }
 
 export interface RunnerChoice {

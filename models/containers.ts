@@ -1,5 +1,5 @@
-// Which container a matrix is stored in, by the type it has in the file, the weight format that was asked for,
-// and what it does. The choices in one table:
+// Which container of ONNX Runtime's own operators (`linear: ort`) a matrix is stored in, by the type it has in
+// the file, the weight format that was asked for, and what it does. The choices in one table:
 //
 //   in the file        exact                     int8              int4 (linear)     int4 (vocabulary)
 //   Q8_0 Q5_0          8 bits, block 32, kept    the same          searched 4 bits   as exact
@@ -33,10 +33,9 @@ export interface BlockContainer {
 
 export function chooseContainer(
   type: TensorType,
-  format: WeightFormat,
+  format: Exclude<WeightFormat, "f32">,
   role: MatrixRole,
-): BlockContainer | "f32" {
-  if (format === "f32") return "f32";
+): BlockContainer {
   if (format === "int4" && role === "linear")
     return requantised(type, 4, "int4 block 32 zero points", searched4);
   if (!isPlain(type)) {

@@ -2,13 +2,47 @@
 // appends one node (or two) and returns the name of its result. It decides which operator a stored weight
 // needs; it does not know any family, nor the bytes of a weight.
 import type { Attribute, ExternalTensor, Node, OnnxGraph } from "./onnx.ts";
+import { panelFormats } from "./panels.ts";
 import type { StoredMatrix, StoredTensor, StoredVector } from "./weights.ts";
+
+export type Activations = "int8" | "f32";
+
+/** One of the products that share their x. */
+export interface LinearTerm {
+  readonly path: string;
+  readonly weight: StoredMatrix;
+  readonly bias?: StoredVector;
+}
+
+type PanelTerm = LinearTerm & { readonly weight: Extract<StoredMatrix, { encoding: "panels" }> };
+
+/** What a block reads: the RMS norm of the residual stream, after the branch that comes back is added to it. */
+export interface Stream {
+  readonly path: string;
+  readonly residual: string;
+  readonly branch: string | undefined;
+  readonly gain: StoredVector;
+  readonly epsilon: number;
+}
+
+/** `x` as it is, or the norm of `stream`, whose sum may go on as an output. */
+interface PanelInput {
+  readonly x?: string;
+  readonly stream?: Stream;
+  readonly keepsSum?: boolean;
+  readonly gated?: boolean;
+}
+
+/** Values of pocket::Linear's attribute, in the order of native/linear.h's Activations. */
+const activationNumbers = { int8: 0, f32: 1 } as const;
+/** MatMulNBits' attribute accuracy_level. */
+const accuracyLevels = { int8: 4, f32: 1 } as const;
 
 export interface GraphOptions {
   readonly name: string;
   readonly externalFile: string;
-  /** MatMulNBits' accuracy level: 1 keeps activations in f32, 4 rounds them to 8 bits per block. */
-  readonly accuracy: 1 | 4;
+  /** What linear layers make of their activations: 8 bits per block of 32, or f32 as they are. */
+  readonly activations: Activations;
   readonly vocab: number;
 }
 
@@ -37,6 +71,13 @@ export class GraphBuilder {
       return this.node(`${path}/Gather`, "", "Gather", [this.array(table.values), tokens], {
         axis: { int: 0 },
       });
+    if (table.encoding === "panels")
+      // A tied head reads the same panels.
+      return this.node(`${path}/Embedding`, "pocket", "Embedding", [tokens, this.array(table.panels)], {
+        rows: { int: table.rows },
+        columns: { int: table.columns },
+        format: { int: panelFormats.indexOf(table.format) },
+      });
     const { rows, columns, bits, block } = table;
     // The LM head reads the same bytes as [N, blocks, block]; the embedding wants its rows whole.
     const quants = this.array({ ...table.quants, dims: [rows, (columns * bits) / 8] }, "/rows");
@@ -50,42 +91,46 @@ export class GraphBuilder {
     });
   }
 
-  /** x [T, columns] → x Wᵀ + bias, [T, rows]. */
-  linear(path: string, weight: StoredMatrix, x: string, bias?: StoredVector): string {
-    return this.linearInto(undefined, path, weight, x, bias);
+  /** x [T, columns] → x Wᵀ, [T, rows]. */
+  linear(path: string, weight: StoredMatrix, x: string): string {
+    return this.plainLinear({ path, weight }, x, `${path}/Linear`);
   }
 
-  /** RMS norm (Zhang and Sennrich, 2019, arXiv 1910.07467) over the last dimension. */
-  norm(path: string, gain: StoredVector, x: string, epsilon: number): string {
-    return this.node(
-      `${path}/SimplifiedLayerNormalization`,
-      "",
-      "SimplifiedLayerNormalization",
-      [x, this.array(gain.values)],
-      { axis: { int: -1 }, epsilon: { float: epsilon }, stash_type: { int: 1 } },
-    );
-  }
-
-  /** The residual sum and its RMS norm in one pass over memory. */
-  addAndNorm(
+  /** norm(stream) Wᵀ + bias of each term, at most three. */
+  normedLinears(
     path: string,
-    gain: StoredVector,
-    residual: string,
-    x: string,
-    epsilon: number,
-  ): { sum: string; normed: string } {
-    const name = `${path}/SkipSimplifiedLayerNormalization`;
-    const normed = `${name}/normed`;
-    const sum = `${name}/sum`;
-    this.nodes.push({
-      name,
-      operator: "SkipSimplifiedLayerNormalization",
-      domain: "com.microsoft",
-      inputs: [x, residual, this.array(gain.values)],
-      outputs: [normed, "", "", sum],
-      attributes: { epsilon: { float: epsilon } },
+    terms: readonly LinearTerm[],
+    stream: Stream,
+  ): { readonly outputs: readonly string[]; readonly sum: string } {
+    if (allPanels(terms)) {
+      const outputs = terms.map((term) => `${term.path}/Linear`);
+      return { outputs, sum: this.panelNode(path, terms, outputs, { stream, keepsSum: true }) };
+    }
+    const { normed, sum } = this.norm(stream);
+    return { outputs: terms.map((term) => this.plainLinear(term, normed, `${term.path}/Linear`)), sum };
+  }
+
+  /** SiLU(norm(stream) Gᵀ) * (norm(stream) Uᵀ) (SwiGLU: Shazeer, 2020, arXiv 2002.05202). */
+  normedGate(
+    path: string,
+    gate: StoredMatrix,
+    up: StoredMatrix,
+    stream: Stream,
+  ): { readonly gated: string; readonly sum: string } {
+    const terms = [
+      { path: `${path}/gate_proj`, weight: gate },
+      { path: `${path}/up_proj`, weight: up },
+    ];
+    if (allPanels(terms)) {
+      const gated = `${path}/gated/Linear`;
+      return { gated, sum: this.panelNode(path, terms, [gated], { stream, keepsSum: true, gated: true }) };
+    }
+    const { normed, sum } = this.norm(stream);
+    const [gated, upped] = terms.map((term) => this.plainLinear(term, normed, `${term.path}/Linear`));
+    const activated = this.node(`${path}/act/QuickGelu`, "com.microsoft", "QuickGelu", [gated!], {
+      alpha: { float: 1 },
     });
-    return { sum, normed };
+    return { gated: this.node(`${path}/act/Mul`, "", "Mul", [activated, upped!], {}), sum };
   }
 
   /** q [T, heads * headDim], k and v [T, kvHeads * headDim], not yet rotated → [T, heads * headDim]. */
@@ -99,22 +144,15 @@ export class GraphBuilder {
     });
   }
 
-  /** SiLU(gate) * up (SwiGLU: Shazeer, 2020, arXiv 2002.05202). */
-  gate(path: string, gate: string, up: string): string {
-    const activated = this.node(`${path}/QuickGelu`, "com.microsoft", "QuickGelu", [gate], {
-      alpha: { float: 1 },
-    });
-    return this.node(`${path}/Mul`, "", "Mul", [activated, up], {});
-  }
-
   /** x [T, width] → the wanted rows, [R, width]. */
   pickRows(path: string, x: string): string {
     return this.node(`${path}/Gather`, "", "Gather", [x, graphInputs.rows], { axis: { int: 0 } });
   }
 
-  /** x [R, hidden] → the graph's output. */
-  head(path: string, weight: StoredMatrix, x: string): void {
-    this.linearInto(graphOutput, path, weight, x);
+  /** norm(stream) [R, hidden] → the graph's output. */
+  head(path: string, weight: StoredMatrix, stream: Stream): void {
+    if (weight.encoding === "panels") this.panelNode(path, [{ path, weight }], [graphOutput], { stream });
+    else this.plainLinear({ path, weight }, this.norm(stream).normed, graphOutput);
   }
 
   finish(): OnnxGraph {
@@ -131,13 +169,36 @@ export class GraphBuilder {
     };
   }
 
-  private linearInto(
-    output: string | undefined,
-    path: string,
-    weight: StoredMatrix,
-    x: string,
-    bias?: StoredVector,
-  ): string {
+  /** RMS norm (Zhang and Sennrich, 2019, arXiv 1910.07467) of the stream, in operators of ONNX Runtime. */
+  private norm({ path, residual, branch, gain, epsilon }: Stream): { normed: string; sum: string } {
+    if (branch === undefined) {
+      const name = `${path}/SimplifiedLayerNormalization`;
+      const attributes = { axis: { int: -1 }, epsilon: { float: epsilon }, stash_type: { int: 1 } };
+      const inputs = [residual, this.array(gain.values)];
+      return {
+        normed: this.node(name, "", "SimplifiedLayerNormalization", inputs, attributes),
+        sum: residual,
+      };
+    }
+    const name = `${path}/SkipSimplifiedLayerNormalization`;
+    const [normed, sum] = [`${name}/normed`, `${name}/sum`];
+    this.nodes.push({
+      name,
+      operator: "SkipSimplifiedLayerNormalization",
+      domain: "com.microsoft",
+      inputs: [branch, residual, this.array(gain.values)],
+      outputs: [normed, "", "", sum],
+      attributes: { epsilon: { float: epsilon } },
+    });
+    return { normed, sum };
+  }
+
+  private plainLinear(term: LinearTerm, x: string, output: string): string {
+    const { path, weight, bias } = term;
+    if (weight.encoding === "panels") {
+      this.panelNode(path, [{ ...term, weight }], [output], { x });
+      return output;
+    }
     if (weight.encoding === "f32") {
       const inputs = [x, this.array(weight.values)];
       if (bias) inputs.push(this.array(bias.values));
@@ -146,15 +207,58 @@ export class GraphBuilder {
     const zeroPoints = weight.zeroPoints ? this.array(weight.zeroPoints) : "";
     const inputs = [x, this.array(weight.quants), this.array(weight.scales), zeroPoints, ""];
     inputs.push(bias ? this.array(bias.values) : "");
-    while (inputs.at(-1) === "") inputs.pop();
     const attributes: Record<string, Attribute> = {
       K: { int: weight.columns },
       N: { int: weight.rows },
       bits: { int: weight.bits },
       block_size: { int: weight.block },
-      accuracy_level: { int: this.options.accuracy },
+      accuracy_level: { int: accuracyLevels[this.options.activations] },
     };
-    return this.node(`${path}/MatMulNBits`, "com.microsoft", "MatMulNBits", inputs, attributes, output);
+    return this.node(
+      `${path}/MatMulNBits`,
+      "com.microsoft",
+      "MatMulNBits",
+      trimmed(inputs),
+      attributes,
+      output,
+    );
+  }
+
+  /** One pocket::Linear, whose inputs, outputs and attributes native/linear_op.h names. Returns the stream's sum. */
+  private panelNode(
+    path: string,
+    terms: readonly PanelTerm[],
+    outputs: readonly string[],
+    { x, stream, gated = false, keepsSum = false }: PanelInput,
+  ): string {
+    const sum = stream?.branch === undefined ? "" : `${path}/sum`;
+    const pairs = Array.from({ length: 3 }, (_, i) => terms[i]).flatMap((term) =>
+      term ? [this.array(term.weight.panels), term.bias ? this.array(term.bias.values) : ""] : ["", ""],
+    );
+    const inputs = [stream?.residual ?? x!, ...pairs];
+    if (stream) inputs.push(this.array(stream.gain.values), stream.branch ?? "");
+    const attributes: Record<string, Attribute> = {
+      columns: { int: terms[0]!.weight.columns },
+      weights: { int: terms.length },
+      combine: { int: gated ? 1 : 0 },
+      sum: { int: keepsSum && sum !== "" ? 1 : 0 },
+      activations: { int: activationNumbers[this.options.activations] },
+      epsilon: { float: stream?.epsilon ?? 0 },
+    };
+    for (const [i, { weight }] of terms.entries()) {
+      attributes[`rows_${i}`] = { int: weight.rows };
+      attributes[`format_${i}`] = { int: panelFormats.indexOf(weight.format) };
+    }
+    const padded = [...outputs, "", ""].slice(0, 3);
+    this.nodes.push({
+      name: `${path}/Linear`,
+      operator: "Linear",
+      domain: "pocket",
+      inputs: trimmed(inputs),
+      outputs: trimmed([...padded, keepsSum ? sum : ""]),
+      attributes,
+    });
+    return sum === "" ? inputs[0]! : sum;
   }
 
   private node(
@@ -175,4 +279,13 @@ export class GraphBuilder {
     if (!this.tensors.has(name)) this.tensors.set(name, { ...stored, name });
     return name;
   }
+}
+
+function allPanels(terms: readonly LinearTerm[]): terms is readonly PanelTerm[] {
+  return terms.every(({ weight }) => weight.encoding === "panels");
+}
+
+/** Without the empty names at its end. */
+function trimmed(names: readonly string[]): readonly string[] {
+  return names.slice(0, names.findLastIndex((name) => name !== "") + 1);
 }

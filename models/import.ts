@@ -10,8 +10,10 @@ import { type DecoderWeights, type Family, familyOf } from "./family.ts";
 import { type Gguf, openGguf } from "./gguf.ts";
 import { GraphBuilder } from "./graph.ts";
 import {
+  type LinearKind,
   type Manifest,
   manifestFile,
+  manifestVersion,
   modelFolderName,
   readManifest,
   type TensorRecord,
@@ -33,7 +35,9 @@ export interface ImportOptions {
   readonly file: string;
   readonly id: string;
   readonly weights: WeightFormat;
-  /** The models directory; the folder `<id>.<weights>` is made (or replaced) in it. */
+  /** Default: pocket. */
+  readonly linear?: LinearKind;
+  /** The models directory; the folder that modelFolderName says is made (or replaced) in it. */
   readonly into: string;
   /** Where the file came from, for the manifest. */
   readonly origin?: { readonly repo: string; readonly revision: string; readonly licence: string };
@@ -49,8 +53,6 @@ const files = {
   tokenizer: "tokenizer.json",
   tokenizerConfig: "tokenizer_config.json",
 } as const;
-/** MatMulNBits' accuracy level of each graph. */
-const accuracies = { int8: 4, f32: 1 } as const;
 
 /**
  * Throws BAD_GGUF, UNSUPPORTED_MODEL or DISK_FULL; then no folder was made or changed. Memory stays under
@@ -58,7 +60,7 @@ const accuracies = { int8: 4, f32: 1 } as const;
  */
 export async function importGguf(options: ImportOptions): Promise<Manifest> {
   const gguf = openGguf(options.file);
-  const name = modelFolderName(options.id, options.weights);
+  const name = modelFolderName(options.id, options.weights, options.linear);
   const partial = join(options.into, `${name}.partial-${process.pid}-${randomUUID()}`);
   try {
     await mkdir(options.into, { recursive: true });
@@ -89,7 +91,7 @@ async function writeFolder(gguf: Gguf, folder: string, options: ImportOptions): 
   const sourceSha256 = options.sha256 ?? (await digestOf([options.file], "checking the source", options));
   const written = [files.weights, files.graphs.int8, files.graphs.f32].map((file) => join(folder, file));
   const manifest: Manifest = {
-    format: 1,
+    format: manifestVersion,
     id: options.id,
     name: String(gguf.metadata.get("general.name") ?? options.id),
     family: family.name,
@@ -101,6 +103,7 @@ async function writeFolder(gguf: Gguf, folder: string, options: ImportOptions): 
     tokens: { bos: tokenizer.bos, eos: [...tokenizer.eos] },
     weights: {
       format: options.weights,
+      linear: linearOf(options),
       file: files.weights,
       bytes,
       bitsPerWeight: bitsPerWeight(gguf, records),
@@ -120,7 +123,7 @@ async function writeWeights(
   options: ImportOptions,
 ): Promise<{ weights: DecoderWeights; records: TensorRecord[]; bytes: number }> {
   const total = [...gguf.tensors.values()].reduce((sum, tensor) => sum + tensor.bytes, 0);
-  const writer = new WeightsWriter(gguf, join(folder, files.weights), options.weights);
+  const writer = new WeightsWriter(gguf, join(folder, files.weights), options.weights, linearOf(options));
   let bytes = 0;
   const source = new TensorSource(gguf, writer, (count) => {
     options.signal?.throwIfAborted();
@@ -146,12 +149,16 @@ async function writeGraphs(
     const builder = new GraphBuilder({
       name: family.name,
       externalFile: files.weights,
-      accuracy: accuracies[kind],
+      activations: kind,
       vocab: shapes.vocab,
     });
     family.writeGraph(builder, shapes, weights);
     await writeFile(join(folder, files.graphs[kind]), encodeModel(builder.finish()));
   }
+}
+
+function linearOf({ linear = "pocket" }: ImportOptions): LinearKind {
+  return linear;
 }
 
 function digestOf(paths: readonly string[], label: string, options: ImportOptions): Promise<string> {

@@ -2,9 +2,10 @@
 // a dense decoder with grouped query heads, no biases, and SwiGLU. GGUF stores the rows of q and k with the
 // two dimensions of a rotary pair side by side; they are put back into half layout on the way in.
 import type { DecoderWeights, Family, LayerWeights } from "./family.ts";
-import { type GraphBuilder, graphInputs } from "./graph.ts";
+import { type GraphBuilder, graphInputs, type Stream } from "./graph.ts";
 import type { DecoderShapes } from "./shapes.ts";
 import type { TensorSource } from "./source.ts";
+import type { StoredVector } from "./weights.ts";
 
 export const llama: Family = { name: "llama", takeWeights, writeGraph };
 
@@ -46,30 +47,39 @@ function writeGraph(graph: GraphBuilder, shapes: DecoderShapes, weights: Decoder
   const { heads, kvHeads, headDim, normEpsilon } = shapes;
   const last = weights.layers.length - 1;
   let residual = graph.embed("/model/embed_tokens", weights.embedding, graphInputs.tokens);
-  let x = graph.norm("/model/layers.0/input_norm", weights.layers[0]!.attentionNorm, residual, normEpsilon);
+  let branch: string | undefined;
+  const stream = (path: string, gain: StoredVector): Stream => ({
+    path,
+    residual,
+    branch,
+    gain,
+    epsilon: normEpsilon,
+  });
 
   for (const [layer, w] of weights.layers.entries()) {
     const path = `/model/layers.${layer}`;
-    const q = graph.linear(`${path}/attn/q_proj`, w.q.weight, x);
-    const k = graph.linear(`${path}/attn/k_proj`, w.k.weight, x);
-    const v = graph.linear(`${path}/attn/v_proj`, w.v.weight, x);
+    const qkv = [
+      { path: `${path}/attn/q_proj`, ...w.q },
+      { path: `${path}/attn/k_proj`, ...w.k },
+      { path: `${path}/attn/v_proj`, ...w.v },
+    ];
+    const attention = graph.normedLinears(
+      `${path}/attn/qkv_proj`,
+      qkv,
+      stream(`${path}/input_norm`, w.attentionNorm),
+    );
+    residual = attention.sum;
+    const [q, k, v] = attention.outputs as [string, string, string];
     let attended = graph.attention(`${path}/attn`, { layer, heads, kvHeads, headDim }, q, k, v);
     if (layer === last) {
       // Behind the last attention no row looks at another: only the wanted ones go on.
       attended = graph.pickRows(`${path}/pick/attn`, attended);
       residual = graph.pickRows(`${path}/pick/residual`, residual);
     }
-    const o = graph.linear(`${path}/attn/o_proj`, w.o, attended);
-    const middle = graph.addAndNorm(`${path}/post_attn_norm`, w.ffnNorm, residual, o, normEpsilon);
-    const gate = graph.linear(`${path}/mlp/gate_proj`, w.gate, middle.normed);
-    const up = graph.linear(`${path}/mlp/up_proj`, w.up, middle.normed);
-    const down = graph.linear(`${path}/mlp/down_proj`, w.down, graph.gate(`${path}/mlp/act`, gate, up));
-
-    const nextPath = layer === last ? "/model/norm" : `/model/layers.${layer + 1}/input_norm`;
-    const nextGain = weights.layers[layer + 1]?.attentionNorm ?? weights.finalNorm;
-    const next = graph.addAndNorm(nextPath, nextGain, middle.sum, down, normEpsilon);
-    residual = next.sum;
-    x = next.normed;
+    branch = graph.linear(`${path}/attn/o_proj`, w.o, attended);
+    const mlp = graph.normedGate(`${path}/mlp`, w.gate, w.up, stream(`${path}/post_attn_norm`, w.ffnNorm));
+    residual = mlp.sum;
+    branch = graph.linear(`${path}/mlp/down_proj`, w.down, mlp.gated);
   }
-  graph.head("/lm_head", weights.head, x);
+  graph.head("/lm_head", weights.head, stream("/model/norm", weights.finalNorm));
 }

@@ -12,6 +12,13 @@ export const manifestFile = "manifest.json";
 export const weightFormats = ["exact", "int8", "int4", "f32"] as const;
 export type WeightFormat = (typeof weightFormats)[number];
 
+/** Who multiplies: our pocket::Linear over panels, or ONNX Runtime's MatMulNBits. No difference under f32. */
+export const linearKinds = ["pocket", "ort"] as const;
+export type LinearKind = (typeof linearKinds)[number];
+
+/** The manifest's version; folders of earlier ones are imported again. */
+export const manifestVersion = 2;
+
 const count = z.int().positive();
 
 const tensorRecordSchema = z.object({
@@ -19,7 +26,7 @@ const tensorRecordSchema = z.object({
   name: z.string(),
   /** GGUF type. */
   source: z.string(),
-  /** Container, such as `int8 block 32 zero points`. */
+  /** Container, such as `q4_k panels` or `int8 block 32 zero points`. */
   stored: z.string(),
   /** The stored values equal the file's, bit for bit. */
   bitTrue: z.boolean(),
@@ -30,7 +37,7 @@ const tensorRecordSchema = z.object({
 export type TensorRecord = z.infer<typeof tensorRecordSchema>;
 
 const manifestSchema = z.object({
-  format: z.literal(1),
+  format: z.literal(manifestVersion),
   id: z.string().min(1),
   name: z.string(),
   family: z.enum(["qwen2", "llama"]),
@@ -62,6 +69,7 @@ const manifestSchema = z.object({
   tokens: z.object({ bos: z.int().nonnegative().nullable(), eos: z.array(z.int().nonnegative()).min(1) }),
   weights: z.object({
     format: z.enum(weightFormats),
+    linear: z.enum(linearKinds),
     file: z.string(),
     bytes: count,
     /** Bits of all matrices, scales included, over their values. */
@@ -76,11 +84,14 @@ const manifestSchema = z.object({
 export type Manifest = z.infer<typeof manifestSchema>;
 
 /** Name of the folder of a model under the models directory. */
-export function modelFolderName(id: string, format: WeightFormat): string {
-  return `${id}.${format}`;
+export function modelFolderName(id: string, format: WeightFormat, linear: LinearKind = "pocket"): string {
+  return linear === "ort" && format !== "f32" ? `${id}.${format}.ort` : `${id}.${format}`;
 }
 
-/** Throws MODEL_NOT_IMPORTED when the folder has no manifest, BAD_MANIFEST when it is not one of ours. */
+/**
+ * Throws MODEL_NOT_IMPORTED when the folder has no manifest, MODEL_OUTDATED when an earlier version of the house
+ * imported it, BAD_MANIFEST when it is not one of ours.
+ */
 export function readManifest(folder: string): Manifest {
   const file = join(folder, manifestFile);
   let text: string;
@@ -95,10 +106,17 @@ export function readManifest(folder: string): Manifest {
   } catch (cause) {
     throw pocketError("BAD_MANIFEST", file, (cause as Error).message);
   }
+  refuseOutdated(json, folder);
   const parsed = manifestSchema.safeParse(json);
   if (parsed.success) return parsed.data;
   const issue = parsed.error.issues[0]!;
   throw pocketError("BAD_MANIFEST", file, `${issue.path.join(".") || "the document"}: ${issue.message}`);
+}
+
+function refuseOutdated(json: unknown, folder: string): void {
+  const { format, id } = (json ?? {}) as { readonly format?: unknown; readonly id?: unknown };
+  if (typeof format !== "number" || format >= manifestVersion) return;
+  throw pocketError("MODEL_OUTDATED", String(id ?? modelNameOf(folder)), folder, format, manifestVersion);
 }
 
 function modelNameOf(folder: string): string {

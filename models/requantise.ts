@@ -1,6 +1,7 @@
 // f32 values to the containers of MatMulNBits: blocks of unsigned codes with an f32 scale and an integer zero
 // point, value = scale * (code - zeroPoint). Three ways to choose them; each reports the largest error in
 // steps (one step = the block's scale). Codes are one per byte here; packing nibbles is weights.ts's work.
+import { f16Bits, f16Values } from "./half.ts";
 
 /** The block that all three use. */
 export const requantisedBlock = 32 as const;
@@ -13,12 +14,13 @@ export interface Requantised {
   readonly maxErrorSteps: number;
 }
 
-/** 8 bits, zero point 128: codes 1 … 255. */
-export function symmetric8(values: Float32Array): Requantised {
+/** 8 bits, zero point 128: codes 1 … 255 (0 too where an f16 scale had to be rounded down). */
+export function symmetric8(values: Float32Array, scaleType: "f32" | "f16" = "f32"): Requantised {
   const blocks = emptyBlocks(values.length);
   for (let b = 0, at = 0; at < values.length; b++, at += requantisedBlock) {
     const { low, high } = range(values, at);
-    const scale = Math.fround(Math.max(-low, high) / 127);
+    const largest = Math.max(-low, high);
+    const scale = scaleType === "f16" ? halfScale(largest) : Math.fround(largest / 127);
     blocks.scales[b] = scale;
     blocks.error = Math.max(blocks.error, encode(values, at, blocks.codes, scale, 128, 255));
   }
@@ -38,6 +40,12 @@ export function affine8(values: Float32Array): Requantised {
     blocks.error = Math.max(blocks.error, encode(values, at, blocks.codes, scale, zeroPoints[b]!, 255));
   }
   return { codes: blocks.codes, scales: blocks.scales, zeroPoints, maxErrorSteps: blocks.error };
+}
+
+/** The f16 nearest to largest / 127, or the next one where 127 of it would fall short by more than half a step. */
+function halfScale(largest: number): number {
+  const bits = f16Bits(largest / 127);
+  return f16Values[largest > f16Values[bits]! * 127.5 ? bits + 1 : bits]!;
 }
 
 /**

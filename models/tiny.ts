@@ -8,7 +8,7 @@ import { bytesOf, type TensorType, tensorLayouts } from "./ggml.ts";
 import { encodeGguf, type WritableTensor, type WritableValue } from "./gguf_writer.ts";
 import { f16Bits } from "./half.ts";
 import { importGguf } from "./import.ts";
-import { modelFolderName, readManifest, type WeightFormat } from "./manifest.ts";
+import { type LinearKind, modelFolderName, readManifest, type WeightFormat } from "./manifest.ts";
 import { type Random, seeded } from "./random.ts";
 import { tinyTokenizer } from "./tiny_tokenizer.ts";
 
@@ -29,6 +29,7 @@ export interface TinyOptions {
   /** "f32": all tensors F32. "mixed": matrices of several block types, as in real files. */
   readonly source: "f32" | "mixed";
   readonly weights: WeightFormat;
+  readonly linear: LinearKind;
   /** Metadata on top, or instead, for tests of refusals. */
   readonly metadata: Readonly<Record<string, WritableValue>>;
 }
@@ -48,6 +49,7 @@ export const tinyDefaults: TinyOptions = {
   tied: false,
   source: "f32",
   weights: "f32",
+  linear: "pocket",
   metadata: {},
 };
 
@@ -60,7 +62,7 @@ export async function ensureTinyModel(
   options: Partial<TinyOptions> = {},
 ): Promise<string> {
   const chosen = { ...tinyDefaults, ...options };
-  const folder = join(directory, modelFolderName(chosen.id, chosen.weights));
+  const folder = join(directory, modelFolderName(chosen.id, chosen.weights, chosen.linear));
   const bytes = tinyGguf(chosen);
   const sha256 = createHash("sha256").update(bytes).digest("hex");
   if (wasMadeFrom(folder, sha256)) return folder;
@@ -69,7 +71,8 @@ export async function ensureTinyModel(
   const file = join(scratch, `${chosen.id}.gguf`);
   try {
     await writeFile(file, bytes);
-    await importGguf({ file, id: chosen.id, weights: chosen.weights, into: directory, sha256 });
+    const { id, weights, linear } = chosen;
+    await importGguf({ file, id, weights, linear, into: directory, sha256 });
   } finally {
     await rm(scratch, { recursive: true, force: true });
   }

@@ -1,6 +1,7 @@
 // Tensors of a GGUF file into weights.bin: where their arrays lie (4,096-aligned, so that ONNX Runtime can map
 // them), and writing them a few rows at a time, so a vocabulary of 500 MB never stands in memory whole. Which
-// container a matrix gets is decided in containers.ts, what it is for in the family file.
+// container a matrix gets is decided in panel_containers.ts or, for ONNX Runtime's own operators, containers.ts;
+// what it is for, in the family file.
 import { closeSync, openSync, writeSync } from "node:fs";
 import { basename } from "node:path";
 import { pocketError } from "../src/errors.ts";
@@ -9,8 +10,10 @@ import { dequantise } from "./dequantise.ts";
 import { diskError } from "./disk.ts";
 import { bytesOf } from "./ggml.ts";
 import type { Gguf, GgufTensor } from "./gguf.ts";
-import type { TensorRecord, WeightFormat } from "./manifest.ts";
+import type { LinearKind, TensorRecord, WeightFormat } from "./manifest.ts";
 import type { ExternalTensor } from "./onnx.ts";
+import { choosePanels, type PanelContainer } from "./panel_containers.ts";
+import { type PanelFormat, packPanels, panelBytes, panelLayouts, panelRows } from "./panels.ts";
 
 export type StoredTensor = ExternalTensor;
 
@@ -18,13 +21,24 @@ export interface StoredVector {
   readonly values: StoredTensor;
 }
 
-/** W (rows, columns). "f32": values as they are. "blocks": value = scale * (code - zero point), along a row. */
+/**
+ * W (rows, columns). "f32": values as they are. "panels": as pocket::Linear reads them (panels.ts). "blocks": as
+ * MatMulNBits does, value = scale * (code - zero point), along a row.
+ */
 export type StoredMatrix =
   | {
       readonly encoding: "f32";
       readonly rows: number;
       readonly columns: number;
       readonly values: StoredTensor;
+    }
+  | {
+      readonly encoding: "panels";
+      readonly rows: number;
+      readonly columns: number;
+      readonly format: PanelFormat;
+      /** uint8, one dimension. */
+      readonly panels: StoredTensor;
     }
   | {
       readonly encoding: "blocks";
@@ -41,7 +55,7 @@ export type StoredMatrix =
     };
 
 const alignment = 4096;
-/** Values that are converted at once: bounds memory, long enough for the loops to be warm. */
+/** Values, in whole panels of rows, that are converted at once: bounds memory, long enough for the loops to be warm. */
 const chunkValues = 1 << 21;
 
 /** Writes one weights file. Synchronous; a failed write throws DISK_FULL or the system's error. */
@@ -54,6 +68,7 @@ export class WeightsWriter {
     private readonly gguf: Gguf,
     private readonly file: string,
     private readonly format: WeightFormat,
+    private readonly linear: LinearKind,
   ) {
     this.handle = openSync(file, "w");
   }
@@ -81,16 +96,35 @@ export class WeightsWriter {
    * so many heads with rotary pairs side by side, to be stored in half layout.
    */
   matrix(tensor: GgufTensor, role: MatrixRole, interleavedHeads = 0): StoredMatrix {
-    const container = chooseContainer(tensor.type, this.format, role);
     const [columns, rows] = [tensor.dims[0]!, tensor.dims[1]!];
-    if (container !== "f32" && columns % container.block !== 0)
-      throw pocketError(
-        "UNSUPPORTED_MODEL",
-        `The rows of '${tensor.name}' have ${columns} values; quantised containers need a multiple of ${container.block}.`,
-      );
-    return container === "f32"
-      ? this.plainMatrix(tensor, rows, columns, interleavedHeads)
-      : this.blockMatrix(tensor, container, { rows, columns, interleavedHeads });
+    const shape = { rows, columns, interleavedHeads };
+    if (this.format === "f32") return this.plainMatrix(tensor, rows, columns, interleavedHeads);
+    if (this.linear === "pocket") {
+      const container = choosePanels(tensor.type, this.format, role);
+      refuseOdd(tensor.name, columns, panelLayouts[container.format].columns);
+      return this.panelMatrix(tensor, container, shape);
+    }
+    const container = chooseContainer(tensor.type, this.format, role);
+    refuseOdd(tensor.name, columns, container.block);
+    return this.blockMatrix(tensor, container, shape);
+  }
+
+  private panelMatrix(tensor: GgufTensor, container: PanelContainer, shape: MatrixShape): StoredMatrix {
+    const { rows, columns } = shape;
+    const { format, convert } = container;
+    const bytesOfPanel = panelBytes(format, panelRows, columns);
+    const panels = this.reserve(`${tensor.name}.panels`, "uint8", [panelBytes(format, rows, columns)]);
+    let worst = 0;
+    for (const chunk of this.rowChunks(tensor, shape.interleavedHeads)) {
+      const source = convert(chunk.bytes, chunk.values, (values) => this.finite(tensor, values));
+      this.finiteHalves(tensor, source.scales);
+      if (source.minima) this.finiteHalves(tensor, source.minima);
+      worst = Math.max(worst, source.maxErrorSteps);
+      const packed = packPanels(format, source, chunk.values / columns, columns);
+      this.write(panels, (chunk.row / panelRows) * bytesOfPanel, packed);
+    }
+    this.records.push(record(tensor, `${format} panels`, worst, panels.bytes));
+    return { encoding: "panels", rows, columns, format, panels };
   }
 
   private plainMatrix(tensor: GgufTensor, rows: number, columns: number, heads: number): StoredMatrix {
@@ -105,11 +139,7 @@ export class WeightsWriter {
     return { encoding: "f32", rows, columns, values };
   }
 
-  private blockMatrix(
-    tensor: GgufTensor,
-    container: BlockContainer,
-    shape: { rows: number; columns: number; interleavedHeads: number },
-  ): StoredMatrix {
+  private blockMatrix(tensor: GgufTensor, container: BlockContainer, shape: MatrixShape): StoredMatrix {
     const { rows, columns } = shape;
     const { bits, block, convert } = container;
     const perRow = columns / block;
@@ -143,7 +173,8 @@ export class WeightsWriter {
   private *rowChunks(tensor: GgufTensor, interleavedHeads: number): Generator<RowChunk> {
     const [columns, rows] = [tensor.dims[0]!, tensor.dims[1]!];
     const rowBytes = bytesOf(tensor.type, columns);
-    const step = interleavedHeads > 0 ? rows : Math.max(1, Math.floor(chunkValues / columns));
+    const step =
+      interleavedHeads > 0 ? rows : panelRows * Math.max(1, Math.floor(chunkValues / columns / panelRows));
     for (let row = 0; row < rows; row += step) {
       const end = Math.min(rows, row + step);
       const bytes = this.gguf.read(tensor, row * rowBytes, end * rowBytes);
@@ -168,6 +199,13 @@ export class WeightsWriter {
     }
   }
 
+  /** Raw f16 bits: a file's own, or those of values that were rounded. */
+  private finiteHalves(tensor: GgufTensor, halves: Uint16Array): void {
+    if (halves.every((bits) => (bits & 0x7c00) !== 0x7c00)) return;
+    const why = `the tensor '${tensor.name}' has a block whose scale is not finite as a 16-bit number`;
+    throw pocketError("BAD_GGUF", basename(this.gguf.file), why);
+  }
+
   private finite(tensor: GgufTensor, values: Float32Array): Float32Array {
     let sum = 0;
     for (let i = 0; i < values.length; i++) sum += values[i]! * 0;
@@ -178,6 +216,18 @@ export class WeightsWriter {
       `the tensor '${tensor.name}' holds a number that is not finite`,
     );
   }
+}
+
+interface MatrixShape {
+  readonly rows: number;
+  readonly columns: number;
+  readonly interleavedHeads: number;
+}
+
+function refuseOdd(name: string, columns: number, block: number): void {
+  if (columns % block === 0) return;
+  const sentence = `The rows of '${name}' have ${columns} values; quantised containers need a multiple of ${block}.`;
+  throw pocketError("UNSUPPORTED_MODEL", sentence);
 }
 
 interface RowChunk {

@@ -2,11 +2,10 @@
 
 #include <dlfcn.h>
 
-#include <exception>
-#include <mutex>
-
 #include "error.h"
-#include "ort_api.h"
+#include "linear.h"
+#include "linear_op.h"
+#include "ort_kernel.h"
 
 namespace pocket {
 
@@ -34,122 +33,39 @@ struct PagedAttentionKernel {
   int layer;
 };
 
-std::string take(const ort::OrtTable& table, ort::OrtStatus* status) {
-  std::string message = table.GetErrorMessage(status);
-  table.ReleaseStatus(status);
-  return message;
-}
-
-void check(const ort::OrtTable& table, ort::OrtStatus* status) {
-  if (status != nullptr) throw Error("RUNTIME_FAILED", "ONNX Runtime: " + take(table, status));
-}
-
-// ONNX Runtime's pool as a ParallelFor. A body must not throw through the library, so the first exception
-// waits until all bodies are done.
-class RuntimeParallel {
- public:
-  RuntimeParallel(const ort::OrtTable& table, const ort::OrtKernelContext* context)
-      : table_(table), context_(context) {}
-
-  void run(int count, const std::function<void(int)>& body) {
-    Loop loop{&body, nullptr, {}};
-    check(table_, table_.KernelContext_ParallelFor(context_, &RuntimeParallel::one,
-                                                   static_cast<size_t>(count), static_cast<size_t>(count), &loop));
-    if (loop.failure) std::rethrow_exception(loop.failure);
-  }
-
- private:
-  struct Loop {
-    const std::function<void(int)>* body;
-    std::exception_ptr failure;
-    std::mutex mutex;
-  };
-
-  static void one(void* user, size_t index) {
-    Loop& loop = *static_cast<Loop*>(user);
-    try {
-      (*loop.body)(static_cast<int>(index));
-    } catch (...) {
-      std::lock_guard<std::mutex> lock(loop.mutex);
-      if (!loop.failure) loop.failure = std::current_exception();
-    }
-  }
-
-  const ort::OrtTable& table_;
-  const ort::OrtKernelContext* context_;
-};
-
-// Input `index` as f32; throws when it has not rows * width elements.
-const float* input(const ort::OrtTable& table, ort::OrtKernelContext* context, size_t index, size_t elements) {
-  const ort::OrtValue* value = nullptr;
-  check(table, table.KernelContext_GetInput(context, index, &value));
-  ort::OrtTensorTypeAndShapeInfo* info = nullptr;
-  check(table, table.GetTensorTypeAndShape(value, &info));
-  size_t count = 0;
-  ort::OrtStatus* status = table.GetTensorShapeElementCount(info, &count);
-  table.ReleaseTensorTypeAndShapeInfo(info);
-  check(table, status);
-  if (count != elements) {
-    throw error("RUNTIME_FAILED", "PagedAttention input %zu has %zu elements; the batch needs %zu.", index, count,
-                elements);
-  }
-  void* data = nullptr;
-  check(table, table.GetTensorMutableData(const_cast<ort::OrtValue*>(value), &data));
-  return static_cast<const float*>(data);
-}
-
 void compute(const PagedAttentionKernel& kernel, ort::OrtKernelContext* context) {
   const PagedAttentionOp& op = *kernel.op;
-  const ort::OrtTable& table = *op.table;
   const Batch& batch = *op.current.batch;
   const size_t rows = batch.rows.size();
   const size_t queryWidth = static_cast<size_t>(op.shape.heads) * op.shape.headDim;
   const size_t keyWidth = static_cast<size_t>(op.shape.kvHeads) * op.shape.headDim;
+  const NodeRun node(*op.table, context);
   AttentionInput tensors;
-  tensors.q = input(table, context, 0, rows * queryWidth);
-  tensors.k = input(table, context, 1, rows * keyWidth);
-  tensors.v = input(table, context, 2, rows * keyWidth);
-  const int64_t dims[] = {static_cast<int64_t>(rows), static_cast<int64_t>(queryWidth)};
-  ort::OrtValue* output = nullptr;
-  check(table, table.KernelContext_GetOutput(context, 0, dims, 2, &output));
-  void* out = nullptr;
-  check(table, table.GetTensorMutableData(output, &out));
-  tensors.out = static_cast<float*>(out);
-  RuntimeParallel parallel(table, context);
+  tensors.q = static_cast<const float*>(node.checked(0, rows * queryWidth, "PagedAttention: q"));
+  tensors.k = static_cast<const float*>(node.checked(1, rows * keyWidth, "PagedAttention: k"));
+  tensors.v = static_cast<const float*>(node.checked(2, rows * keyWidth, "PagedAttention: v"));
+  tensors.out = node.output(0, static_cast<int64_t>(rows), static_cast<int64_t>(queryWidth));
   op.current.attention->run(
       batch, tensors, op.current.store->layer(kernel.layer),
-      [&parallel](int count, const std::function<void(int)>& body) { parallel.run(count, body); });
+      [&node](int count, const std::function<void(int)>& body) { node.parallel(count, body); });
 }
 
 PagedAttentionOp::PagedAttentionOp() {
+  fillCommon(*this);
   GetName = [](const OrtCustomOp*) { return "PagedAttention"; };
-  GetExecutionProviderType = [](const OrtCustomOp*) -> const char* { return nullptr; };
   GetInputType = [](const OrtCustomOp*, size_t) { return ort::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT; };
   GetInputTypeCount = [](const OrtCustomOp*) -> size_t { return 3; };
-  GetOutputType = [](const OrtCustomOp*, size_t) { return ort::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT; };
-  GetOutputTypeCount = [](const OrtCustomOp*) -> size_t { return 1; };
-  GetInputCharacteristic = [](const OrtCustomOp*, size_t) { return ort::INPUT_OUTPUT_REQUIRED; };
-  GetOutputCharacteristic = [](const OrtCustomOp*, size_t) { return ort::INPUT_OUTPUT_REQUIRED; };
-  GetInputMemoryType = [](const OrtCustomOp*, size_t) { return ort::OrtMemTypeDefault; };
   CreateKernelV2 = [](const OrtCustomOp* self, const ort::OrtApi*, const ort::OrtKernelInfo* info,
                       void** kernel) -> ort::OrtStatus* {
     const auto* op = static_cast<const PagedAttentionOp*>(self);
-    int64_t layer = -1;
-    if (ort::OrtStatus* status = op->table->KernelInfoGetAttribute_int64(info, "layer", &layer)) return status;
-    if (layer < 0 || layer >= op->layers) {
-      return op->table->CreateStatus(ort::ORT_INVALID_GRAPH, "PagedAttention: attribute layer is out of range");
-    }
-    *kernel = new PagedAttentionKernel{op, static_cast<int>(layer)};
-    return nullptr;
+    return guarded(*op->table, [&] {
+      const int64_t layer = attribute(*op->table, info, "layer", 0, op->layers - 1);
+      *kernel = new PagedAttentionKernel{op, static_cast<int>(layer)};
+    });
   };
   KernelComputeV2 = [](void* kernel, ort::OrtKernelContext* context) -> ort::OrtStatus* {
     const auto& self = *static_cast<PagedAttentionKernel*>(kernel);
-    try {
-      compute(self, context);
-      return nullptr;
-    } catch (const std::exception& failure) {
-      return self.op->table->CreateStatus(ort::ORT_RUNTIME_EXCEPTION, failure.what());
-    }
+    return guarded(*self.op->table, [&] { compute(self, context); });
   };
   KernelDestroy = [](void* kernel) { delete static_cast<PagedAttentionKernel*>(kernel); };
 }
@@ -164,7 +80,10 @@ struct Model::Runtime {
   KvStore* store = nullptr;
   std::unique_ptr<Rope> rope;
   std::unique_ptr<Attention> attention;
+  std::unique_ptr<Linear> linear;
   PagedAttentionOp op;
+  LinearOp linearOp;
+  EmbeddingOp embeddingOp;
   ort::OrtEnv* env = nullptr;
   ort::OrtSessionOptions* sessionOptions = nullptr;
   ort::OrtCustomOpDomain* domain = nullptr;
@@ -174,6 +93,7 @@ struct Model::Runtime {
 
   void openLibrary();
   void prepareAttention();
+  void prepareLinear();
   void loadGraph();
   void dropLogits() {
     if (logits != nullptr) table.ReleaseValue(logits);
@@ -218,6 +138,12 @@ void Model::Runtime::prepareAttention() {
   attention = makeAttention(op.shape, store->shape(), *rope, options.isa, options.threads);
 }
 
+void Model::Runtime::prepareLinear() {
+  linear = makeLinear(options.isa, options.threads);
+  linearOp.table = embeddingOp.table = &table;
+  linearOp.linear = linear.get();
+}
+
 void Model::Runtime::loadGraph() {
   // A failed run comes back as a status; the library's own log lines would only repeat it.
   check(table, table.CreateEnv(ort::ORT_LOGGING_LEVEL_FATAL, "pocket", &env));
@@ -229,7 +155,11 @@ void Model::Runtime::loadGraph() {
   // Every step has its own number of rows, so a remembered allocation pattern never fits the next one.
   check(table, table.DisableMemPattern(sessionOptions));
   check(table, table.CreateCustomOpDomain("pocket", &domain));
-  check(table, table.CustomOpDomain_Add(domain, &op));
+  for (const ort::OrtCustomOp* custom : {static_cast<const ort::OrtCustomOp*>(&op),
+                                         static_cast<const ort::OrtCustomOp*>(&linearOp),
+                                         static_cast<const ort::OrtCustomOp*>(&embeddingOp)}) {
+    check(table, table.CustomOpDomain_Add(domain, custom));
+  }
   check(table, table.AddCustomOpDomain(sessionOptions, domain));
   check(table, table.CreateCpuMemoryInfo(ort::OrtArenaAllocator, ort::OrtMemTypeDefault, &memory));
   check(table, table.CreateSession(env, options.graph.c_str(), sessionOptions, &session));
@@ -241,6 +171,7 @@ Model::Model(const ModelOptions& options, KvStore& store) : runtime_(std::make_u
   runtime.store = &store;
   runtime.openLibrary();
   runtime.prepareAttention();
+  runtime.prepareLinear();
   runtime.loadGraph();
 }
 

@@ -136,6 +136,12 @@ export const errorTable = {
     template: "The model '%s' is not in %s.",
     hint: "Run pocket pull for it first.",
   },
+  MODEL_OUTDATED: {
+    status: 409,
+    template:
+      "The model '%s' in %s was imported by an earlier version (manifest format %s, this one reads %s).",
+    hint: "Run pocket pull for it (a download that is here is used again), or pocket import for a file of your own.",
+  },
   FETCH_FAILED: {
     status: 502,
     template: "%s could not be fetched: %s.",

@@ -10,7 +10,7 @@ import { PocketError } from "./errors.ts";
 import { flagName, offFlagName, type Setting, settings, type Value } from "./settings.ts";
 
 /** Settings that commands about model folders take. */
-const folderKeys = ["models.dir", "weights"];
+const folderKeys = ["models.dir", "weights", "linear"];
 
 const program = new Command("pocket")
   .usage("<command> [options]")

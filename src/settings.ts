@@ -101,6 +101,13 @@ export const settings: readonly Setting[] = [
     "weights to import and serve",
   ),
   setting(
+    "linear",
+    choice("pocket", "ort"),
+    "pocket",
+    "operator",
+    "who multiplies: our operator on packed panels, or ONNX Runtime's MatMulNBits; each has its own model folder",
+  ),
+  setting(
     "reuse",
     choice("suffix", "prefix", "none"),
     "suffix",

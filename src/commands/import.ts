@@ -2,7 +2,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { importGguf } from "../../models/import.ts";
-import { type Manifest, modelFolderName, type WeightFormat } from "../../models/manifest.ts";
+import { type LinearKind, type Manifest, modelFolderName, type WeightFormat } from "../../models/manifest.ts";
 import type { Config } from "../config.ts";
 import { PocketError, pocketError } from "../errors.ts";
 import { ProgressPrinter } from "./progress.ts";
@@ -34,6 +34,7 @@ export async function importInto(
     const manifest = await importGguf({
       ...source,
       weights: weightsOf(config),
+      linear: linearOf(config),
       into: config.text("models.dir"),
       onProgress: (progress) => printer.report(progress),
       ...(signal && { signal }),
@@ -52,7 +53,11 @@ export function weightsOf(config: Config): WeightFormat {
   return config.text("weights") as WeightFormat;
 }
 
+export function linearOf(config: Config): LinearKind {
+  return config.text("linear") as LinearKind;
+}
+
 /** Where the model that the settings name lies, or would lie. */
 export function folderOf(id: string, config: Config): string {
-  return join(config.text("models.dir"), modelFolderName(id, weightsOf(config)));
+  return join(config.text("models.dir"), modelFolderName(id, weightsOf(config), linearOf(config)));
 }

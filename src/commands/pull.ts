@@ -1,19 +1,24 @@
 // pocket pull: a model of the registry is fetched, checked and imported, each only if it is not there yet.
-import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { fetchModel, registeredModel } from "../../models/fetch.ts";
-import { manifestFile } from "../../models/manifest.ts";
+import { readManifest } from "../../models/manifest.ts";
 import type { RegisteredModel } from "../../models/registry.ts";
 import type { Config } from "../config.ts";
-import { pocketError } from "../errors.ts";
+import { type PocketError, pocketError } from "../errors.ts";
 import { folderOf, importInto } from "./import.ts";
 import { ProgressPrinter } from "./progress.ts";
 
-/** Idempotent. An interrupted fetch is resumed, an interrupted import begins again. Throws INTERRUPTED on a signal. */
+/**
+ * Idempotent; a folder that an earlier version imported is imported again from the download that is here. An interrupted fetch is resumed, an interrupted import begins again. Throws INTERRUPTED on a
+ * signal.
+ */
 export async function pull(id: string, config: Config): Promise<void> {
   const model = registeredModel(id);
   const folder = folderOf(id, config);
-  if (existsSync(join(folder, manifestFile))) {
+  const state = stateOf(folder);
+  if (state === "outdated")
+    process.stderr.write(`pocket: ${id} was imported by an earlier version; importing it again\n`);
+  if (state === "here") {
     process.stderr.write(`pocket: ${id} is here already (${folder})\n`);
     return;
   }
@@ -27,6 +32,18 @@ export async function pull(id: string, config: Config): Promise<void> {
   } finally {
     process.off("SIGINT", onSignal).off("SIGTERM", onSignal);
   }
+}
+
+/** "here" also where the manifest is spoilt: whoever opens it says how. */
+export function stateOf(folder: string): "missing" | "outdated" | "here" {
+  try {
+    readManifest(folder);
+  } catch (cause) {
+    const { code } = cause as PocketError;
+    if (code === "MODEL_NOT_IMPORTED") return "missing";
+    if (code === "MODEL_OUTDATED") return "outdated";
+  }
+  return "here";
 }
 
 async function fetchWithProgress(

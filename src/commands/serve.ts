@@ -1,8 +1,5 @@
 // pocket serve: opens the model, listens, prints a line to try, and closes in reverse order on a signal.
-import { existsSync } from "node:fs";
 import type { AddressInfo } from "node:net";
-import { join } from "node:path";
-import { manifestFile } from "../../models/manifest.ts";
 import type { Config } from "../config.ts";
 import { LiveRuns } from "../harness/live-runs.ts";
 import { buildServer } from "../server/app.ts";
@@ -11,7 +8,7 @@ import { localCount, localWindow, openStore } from "./agent-house.ts";
 import { folderOf } from "./import.ts";
 import { checkPort, closeOnSignal, listenError } from "./listen.ts";
 import { openLocalModel } from "./local-model.ts";
-import { pull } from "./pull.ts";
+import { pull, stateOf } from "./pull.ts";
 
 /** Resolves once it listens; the process then lives until a signal. */
 export async function serve(config: Config, options: { readonly pull: boolean }): Promise<void> {
@@ -20,7 +17,7 @@ export async function serve(config: Config, options: { readonly pull: boolean })
   const id = config.text("model");
   const folder = folderOf(id, config);
   await checkPort(host, port);
-  if (options.pull && !existsSync(join(folder, manifestFile))) await pull(id, config);
+  if (options.pull && stateOf(folder) !== "here") await pull(id, config);
 
   const startedAt = Date.now();
   const model = await openLocalModel(folder, config);

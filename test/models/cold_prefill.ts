@@ -1,12 +1,14 @@
 // Runs a model folder's graph in onnxruntime-node, without our addon: every pocket::PagedAttention is replaced
-// by ONNX Runtime's own GroupQueryAttention over the prompt alone. That is a cold prefill by code that is not
-// ours, so it checks import and graph together. No cache, one prompt at a time.
+// by ONNX Runtime's own GroupQueryAttention over the prompt alone, and what reads panels by Gemm and Gather over
+// the f32 values in them (stock_linear.ts). That is a cold prefill by code that is not ours, so it checks import
+// and graph together. No cache, one prompt at a time.
 import { randomUUID } from "node:crypto";
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { InferenceSession, Tensor } from "onnxruntime-node";
 import { readManifest } from "../../models/manifest.ts";
 import { decodeModel, encodeModel, type Node, type OnnxGraph } from "../../models/onnx.ts";
+import { withStockLinear } from "./stock_linear.ts";
 
 export interface ColdPrefill {
   /** Logits (rows.length, vocab) after the given rows of the prompt. */
@@ -19,9 +21,13 @@ export async function openColdPrefill(folder: string, kind: "int8" | "f32"): Pro
   const graph = decodeModel(readFileSync(join(folder, manifest.graphs[kind])));
   // Beside the weights: ONNX Runtime refuses external data outside the graph's own folder, links included.
   const file = join(folder, `graph.cold-${randomUUID()}.onnx`);
-  writeFileSync(file, encodeModel(withStockAttention(graph)));
+  const weights = join(folder, `weights.cold-${randomUUID()}.bin`);
+  writeFileSync(file, encodeModel(withStockAttention(withStockLinear(graph, folder, weights))));
   const session = await InferenceSession.create(file, { intraOpNumThreads: 2, logSeverityLevel: 3 }).finally(
-    () => rmSync(file),
+    () => {
+      rmSync(file);
+      rmSync(weights, { force: true });
+    },
   );
   return {
     logits: async (tokens, rows) => {

@@ -1,0 +1,212 @@
+// Times linear layers alone, beside what the machine can read. A row names its condition; run with words to choose
+// rows (all words must occur), with --json for lines of JSON.
+//
+//   linear_bench 896x4864 q4_0 512      linear_bench decode q4_k 2-threads      linear_bench --json
+//
+// Weights are random and as many as fill kPoolBytes, called one after the other, so that a call finds none of its own
+// in a cache. Best and median of the repetitions: of the thread's own time with one thread, so that other work on the
+// machine counts less, and of the clock's with two. A multiply-add is one of rows of x * rows * columns of W; GB/s are the
+// packed weights' bytes. `read` rows sum a buffer of the same size, as plainly as can be.
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <functional>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "linear.h"
+
+using namespace pocket;
+
+namespace {
+
+struct Shape {
+  int columns;
+  int rows;
+};
+constexpr Shape kShapes[] = {{896, 896}, {896, 4864}, {4864, 896}, {1536, 8960}, {896, 151936}};
+constexpr int kRows[] = {1, 2, 4, 8, 16, 64, 128, 512};
+constexpr size_t kPoolBytes = 160 << 20;
+
+// Two threads that stay, as a runtime's pool would.
+class Pair {
+ public:
+  Pair() : other_([this] { serve(); }) {}
+  ~Pair() {
+    turn_.store(-1);
+    other_.join();
+  }
+  void run(int count, const std::function<void(int)>& body) {
+    body_ = &body, count_ = count, next_ = 0, busy_ = true;
+    turn_.fetch_add(1, std::memory_order_release);
+    drain();
+    while (busy_.load(std::memory_order_acquire)) std::this_thread::yield();
+  }
+
+ private:
+  void drain() {
+    for (int i = next_++; i < count_; i = next_++) (*body_)(i);
+  }
+  void serve() {
+    for (int seen = 0;;) {
+      int turn;
+      while ((turn = turn_.load(std::memory_order_acquire)) == seen) std::this_thread::yield();
+      if (turn < 0) return;
+      seen = turn;
+      drain();
+      busy_.store(false, std::memory_order_release);
+    }
+  }
+  const std::function<void(int)>* body_ = nullptr;
+  int count_ = 0;
+  std::atomic<int> next_{0}, turn_{0};
+  std::atomic<bool> busy_{false};
+  std::thread other_;
+};
+
+struct Timing {
+  double best, median;
+};
+
+double now(bool ofThread) {
+  timespec time;
+  clock_gettime(ofThread ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+Timing timed(double atLeast, int threads, const std::function<void()>& body) {
+  std::vector<double> seconds;
+  double spent = 0;
+  body();
+  while (seconds.size() < 5 || (spent < atLeast && seconds.size() < 5000)) {
+    const double before = now(threads == 1);
+    body();
+    seconds.push_back(now(threads == 1) - before);
+    spent += seconds.back();
+  }
+  std::sort(seconds.begin(), seconds.end());
+  return {seconds.front(), seconds[seconds.size() / 2]};
+}
+
+// Bytes that are scales somewhere are small numbers of the half format, codes are whatever comes.
+std::vector<uint8_t> randomPool(size_t bytes) {
+  std::vector<uint8_t> pool(bytes + 64);
+  std::mt19937_64 random(1);
+  for (size_t i = 0; i + 8 <= bytes; i += 8) {
+    const uint64_t word = random() & 0x9fff9fff9fff9fffull;
+    std::memcpy(pool.data() + i, &word, 8);
+  }
+  return pool;
+}
+
+class Bench {
+ public:
+  explicit Bench(bool json) : json_(json), pool_(randomPool(kPoolBytes)) {
+    both_ = [this](int count, const std::function<void(int)>& body) { pair_.run(count, body); };
+    alone_ = [](int count, const std::function<void(int)>& body) {
+      for (int i = 0; i < count; i++) body(i);
+    };
+    if (json_) return;
+    std::printf("| %-58s | %9s | %9s | %7s | %7s | %6s |\n", "row", "ms median", "ms best", "GMAC/s", "best", "GB/s");
+    std::printf("|---|--:|--:|--:|--:|--:|\n");
+  }
+
+  void read(const std::string& row, int threads) {
+    constexpr int kPieces = 64;
+    constexpr size_t kPiece = kPoolBytes / kPieces;
+    std::atomic<uint64_t> total{0};
+    const std::function<void(int)> piece = [&](int i) {
+      uint64_t sums[8] = {};
+      for (size_t at = i * kPiece; at < (i + 1) * kPiece; at += 64) {
+        uint64_t words[8];
+        std::memcpy(words, pool_.data() + at, 64);
+        __builtin_prefetch(pool_.data() + at + 2048);
+        for (int w = 0; w < 8; w++) sums[w] += words[w];
+      }
+      for (uint64_t sum : sums) total += sum;
+    };
+    const Timing timing = timed(0.5, threads, [&] { (threads == 1 ? alone_ : both_)(kPieces, piece); });
+    print(row, timing, 0, kPoolBytes);
+  }
+
+  void multiply(const std::string& row, Isa isa, BlockFormat format, Shape shape, int rows, int threads,
+                Activations activations) {
+    const size_t bytes = panelBytes(format, shape.rows, shape.columns);
+    const int copies = static_cast<int>(std::max<size_t>(1, kPoolBytes / bytes));
+    if (bytes > kPoolBytes) pool_ = randomPool(bytes);
+    std::vector<float> x(static_cast<size_t>(rows) * shape.columns), out(static_cast<size_t>(rows) * shape.rows);
+    std::mt19937 random(1);
+    std::normal_distribution<float> draw;
+    for (float& number : x) number = draw(random);
+    const auto linear = makeLinear(isa, threads);
+    int copy = 0;
+    const Timing timing = timed(rows > 16 ? 0.6 : 0.4, threads, [&] {
+      const LinearOutput output{{pool_.data() + bytes * (copy++ % copies), shape.rows, shape.columns, format}, nullptr,
+                                out.data()};
+      linear->run(x.data(), rows, &output, 1, Combine::kNone, activations, threads == 1 ? alone_ : both_);
+    });
+    print(row, timing, double(rows) * shape.rows * shape.columns, bytes);
+  }
+
+ private:
+  void print(const std::string& row, const Timing& timing, double macs, size_t bytes) const {
+    const double median = macs / timing.median * 1e-9, best = macs / timing.best * 1e-9;
+    const double read = static_cast<double>(bytes) / timing.median * 1e-9;
+    if (json_)
+      std::printf("{\"row\":\"%s\",\"ms\":%.4f,\"msBest\":%.4f,\"gmacs\":%.1f,\"gmacsBest\":%.1f,\"gbs\":%.1f}\n",
+                  row.c_str(), timing.median * 1e3, timing.best * 1e3, median, best, read);
+    else
+      std::printf("| %-58s | %9.3f | %9.3f | %7.1f | %7.1f | %6.1f |\n", row.c_str(), timing.median * 1e3,
+                  timing.best * 1e3, median, best, read);
+    std::fflush(stdout);
+  }
+
+  bool json_;
+  std::vector<uint8_t> pool_;
+  Pair pair_;
+  ParallelFor both_, alone_;
+};
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  bool json = false;
+  std::vector<std::string> words;
+  for (int i = 1; i < count; i++)
+    if (std::strcmp(arguments[i], "--json") == 0) json = true;
+    else words.push_back(arguments[i]);
+  const auto chosen = [&](const std::string& row) {
+    const std::string spaced = " " + row + " ";
+    return std::all_of(words.begin(), words.end(),
+                       [&](const std::string& word) { return spaced.find(" " + word + " ") != std::string::npos; });
+  };
+  Bench bench(json);
+  int shown = 0;
+  for (int threads : {1, 2}) {
+    const std::string row = "read " + std::to_string(threads) + "-threads";
+    bench.read(row, threads);
+  }
+  for (Isa isa : supportedIsas()) {
+    const std::string kernel = makeLinear(isa, 1)->kernel();
+    for (Activations activations : {Activations::kInt8, Activations::kF32})
+      for (BlockFormat format : kBlockFormats)
+        for (const Shape& shape : kShapes)
+          for (int rows : kRows)
+            for (int threads : {1, 2}) {
+              if (shape.columns % layoutOf(format).recordColumns() != 0) continue;
+              if (isa == Isa::kAvx512Bf16) continue;  // the same kernel as avx512
+              const std::string row = std::string(rows <= 8 ? "decode " : "prefill ") + std::to_string(rows) + " rows " +
+                                      std::to_string(shape.columns) + "x" + std::to_string(shape.rows) + " " +
+                                      name(format) + " " + (activations == Activations::kInt8 ? "int8" : "f32") + " " +
+                                      kernel + " " + std::to_string(threads) + "-threads";
+              if (!chosen(row)) continue;
+              bench.multiply(row, isa, format, shape, rows, threads, activations);
+              shown++;
+            }
+  }
+  if (shown == 0) std::fprintf(stderr, "no row has all of these words; run without words to see the rows\n");
+  return shown == 0 ? 1 : 0;
+}

@@ -1,0 +1,66 @@
+// From sums to results: bias, silu of a gate times its factor. Plain loops that become vector code under the flags of
+// each linear_<isa>.cpp; unnamed for the reason given in linear_kernel.h.
+#pragma once
+
+#include <cstring>
+
+#include "linear_rows.h"
+
+namespace pocket {
+namespace {
+
+// y / (1 + e^-y). e^t as 2^n * e^f with |f| <= ln 2 / 2 (Cody and Waite 1980), a Taylor polynomial for e^f: its
+// rest is below a unit in the last place. Written without branches, so that it becomes vector code.
+inline float silu(float y) {
+  float t = -y;
+  t = t > 87.0f ? 87.0f : t;
+  t = t < -87.0f ? -87.0f : t;
+  const float shifted = t * 1.44269504f + 0x1.8p23f;
+  const float n = shifted - 0x1.8p23f;
+  const float f = (t - n * 0.693359375f) + n * 2.12194440e-4f;
+  float power = 1.0f / 5040;
+  power = power * f + 1.0f / 720;
+  power = power * f + 1.0f / 120;
+  power = power * f + 1.0f / 24;
+  power = power * f + 1.0f / 6;
+  power = power * f + 0.5f;
+  power = power * f + 1;
+  power = power * f + 1;
+  const int32_t bits = static_cast<int32_t>((static_cast<uint32_t>(wordAt(&shifted)) + 127) << 23);
+  return y / (1 + power * floatAt(&bits));
+}
+
+// Of sixteen mostly, which then are a constant.
+inline void copy(float* to, const float* from, int count) {
+  if (count == kPanelRows) std::memcpy(to, from, sizeof(float) * kPanelRows);
+  else std::memcpy(to, from, sizeof(float) * count);
+}
+
+inline void finishPanel(const Finish& job, int row, int panel) {
+  const int n = panel * kPanelRows, lanes = job.lanes - n < kPanelRows ? job.lanes - n : kPanelRows;
+  const int64_t at = (static_cast<int64_t>(panel) * job.rows + row) * kPanelRows;
+  float results[kPanelRows], bias[kPanelRows] = {};
+  if (job.bias != nullptr) copy(bias, job.bias + n, lanes);
+  for (int i = 0; i < kPanelRows; i++) results[i] = job.sums[at + i] + bias[i];
+  if (job.factor != nullptr) {
+    float factorBias[kPanelRows] = {};
+    if (job.factorBias != nullptr) copy(factorBias, job.factorBias + n, lanes);
+    for (int i = 0; i < kPanelRows; i++) results[i] = silu(results[i]) * (job.factor[at + i] + factorBias[i]);
+  }
+  copy(job.out + row * job.stride + n, results, lanes);
+}
+
+// Rows are far apart: lines are asked for some rows before they are written.
+inline void finishRows(const Finish& job) {
+  constexpr int kRowsAhead = 3;
+  const int panels = (job.lanes + kPanelRows - 1) / kPanelRows;
+  for (int r = 0; r < job.rows; r++)
+    for (int p = 0; p < panels; p++) {
+      if (r + kRowsAhead < job.rows)
+        __builtin_prefetch(job.out + (r + kRowsAhead) * job.stride + p * kPanelRows, 1, 3);
+      finishPanel(job, r, p);
+    }
+}
+
+}  // namespace
+}  // namespace pocket

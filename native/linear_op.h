@@ -1,0 +1,38 @@
+// pocket::Linear and pocket::Embedding as operators of ONNX Runtime: they check what the graph says against what
+// arrives, and hand pointers to linear.h, rms_norm.h and weight_row.h. Weights are the mapped bytes of the weights
+// file, in panels (linear_layout.h). Failures go back as statuses. No arithmetic here.
+//
+//   Linear     y_i = x W_iᵀ + bias_i, up to three of them, or silu(y_0) * y_1 where combine is 1. With a gain x is
+//              first replaced by the RMS norm of x (+ branch).
+//     inputs   x [T, columns] f32; panels_i uint8 and bias_i f32 [rows_i], i = 0 … 2; gain f32 [columns]; branch as x
+//     outputs  y_0 … y_2 [T, rows_i] f32; x + branch
+//     attributes  columns, weights (1 … 3), rows_i, format_i (a BlockFormat), combine, activations, epsilon, sum (is there
+//              that last output)
+//   Embedding  (tokens int64 [T], panels uint8) -> [T, columns] f32; attributes: rows, columns, format
+//
+// All but x, panels_0 and y_0 may be left out.
+#pragma once
+
+#include <vector>
+
+#include "linear.h"
+#include "ort_kernel.h"
+
+namespace pocket {
+
+struct LinearOp : ort::OrtCustomOp {
+  LinearOp();
+
+  const ort::OrtTable* table = nullptr;
+  Linear* linear = nullptr;
+  // Normed rows, shared by all nodes, of which one runs at a time; grows to the largest step.
+  mutable std::vector<float> scratch;
+};
+
+struct EmbeddingOp : ort::OrtCustomOp {
+  EmbeddingOp();
+
+  const ort::OrtTable* table = nullptr;
+};
+
+}  // namespace pocket

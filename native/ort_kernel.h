@@ -1,0 +1,64 @@
+// What every custom operator of ours needs from ONNX Runtime: statuses as exceptions and back, tensors as pointers
+// with a checked size, and its thread pool as a ParallelFor. It knows no operator. Only what is compiled into the
+// addon includes it; the kernels behind the operators do not know ONNX Runtime.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+
+#include "error.h"
+#include "ort_api.h"
+
+namespace pocket {
+
+// Throws RUNTIME_FAILED with the library's sentence; releases the status.
+void check(const ort::OrtTable& table, ort::OrtStatus* status);
+
+// One run of one node. Everything throws RUNTIME_FAILED.
+class NodeRun {
+ public:
+  NodeRun(const ort::OrtTable& table, ort::OrtKernelContext* context) : table_(table), context_(context) {}
+
+  // Data of an input whose size was checked before, null where an optional one was left out.
+  const void* data(size_t index) const;
+  // Elements of an input that is there.
+  size_t elements(size_t index) const;
+  // As data, after comparing the size; `what` names the input in the sentence.
+  const void* checked(size_t index, size_t elements, const char* what) const;
+  // The f32 output `index` as (rows, columns), for writing.
+  float* output(size_t index, int64_t rows, int64_t columns) const;
+
+  // Runs body(0) … body(count - 1) on the session's threads. A body must not throw through the library, so the
+  // first exception waits until all bodies are done.
+  void parallel(int count, const std::function<void(int)>& body) const;
+
+ private:
+  const ort::OrtValue* input(size_t index) const;
+
+  const ort::OrtTable& table_;
+  ort::OrtKernelContext* context_;
+};
+
+// Attribute of a node that is being made. Throws RUNTIME_FAILED when it is missing or outside [low, high].
+int64_t attribute(const ort::OrtTable& table, const ort::OrtKernelInfo* info, const char* name, int64_t low,
+                  int64_t high);
+
+// Runs `body` and turns what it throws into a status for the library.
+template <typename Body>
+ort::OrtStatus* guarded(const ort::OrtTable& table, const Body& body) {
+  try {
+    body();
+    return nullptr;
+  } catch (const std::exception& failure) {
+    return table.CreateStatus(ort::ORT_RUNTIME_EXCEPTION, failure.what());
+  } catch (...) {
+    return table.CreateStatus(ort::ORT_RUNTIME_EXCEPTION, "an operator threw something that is no exception");
+  }
+}
+
+// The members of OrtCustomOp that are the same for all of ours: CPU, all outputs f32, all in the default memory.
+void fillCommon(ort::OrtCustomOp& op);
+
+}  // namespace pocket

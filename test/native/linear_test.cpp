@@ -1,0 +1,247 @@
+// The linear kernels against plain loops in double over the same packed weights: every format, every instruction set
+// that this machine has, few rows and many, and the same bits for a row whatever stands beside it.
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "check.h"
+#include "linear_scene.h"
+
+using namespace pocket;
+using scene::Layer;
+
+namespace {
+
+constexpr int kRowCounts[] = {1, 2, 3, 7, 12, 13, 64};
+constexpr int kMostRows = 64;
+constexpr int kOutputs = 37;  // neither a multiple of 16 nor of a piece
+
+// More than a chunk of either kind, and an odd number of groups where the format allows.
+int columnsOf(BlockFormat format) { return layoutOf(format).groups == 1 ? 544 : 768; }
+
+std::string label(Isa isa, BlockFormat format, int rows) {
+  return std::string(name(isa)) + " " + name(format) + " " + std::to_string(rows) + " rows";
+}
+
+std::vector<float> run(Isa isa, const Layer& layer, const std::vector<float>& x, int rows, Activations activations,
+                       bool bias = true, int threads = 1) {
+  std::vector<float> out(static_cast<size_t>(rows) * layer.rows, NAN);
+  const LinearOutput output{layer.weight(), bias ? layer.bias.data() : nullptr, out.data()};
+  makeLinear(isa, threads)->run(x.data(), rows, &output, 1, Combine::kNone, activations, scene::oneThread());
+  return out;
+}
+
+std::vector<float> reference(const Layer& layer, const std::vector<float>& x, int rows, Activations activations,
+                             bool bias = true) {
+  std::vector<float> out(static_cast<size_t>(rows) * layer.rows);
+  const LinearOutput output{layer.weight(), bias ? layer.bias.data() : nullptr, out.data()};
+  referenceLinear(x.data(), rows, &output, 1, Combine::kNone, activations);
+  return out;
+}
+
+// Per row of x, the tolerance of sums in f32: some roundings of the largest that they could become.
+void checkClose(const std::vector<float>& got, const std::vector<float>& wanted, const Layer& layer,
+                const std::vector<float>& x, double relative, const std::string& what) {
+  const double largest = layer.largest();
+  for (size_t i = 0; i < got.size(); i++) {
+    const size_t row = i / layer.rows;
+    double sum = 1;
+    for (int k = 0; k < layer.columns; k++) sum += std::fabs(x[row * layer.columns + k]) * largest;
+    check::checkNear(got[i], wanted[i], relative * sum, what.c_str(), __FILE__, __LINE__);
+  }
+}
+
+bool sameBits(const std::vector<float>& a, const float* b, size_t count) {
+  return std::memcmp(a.data(), b, count * sizeof(float)) == 0;
+}
+
+// Scales of one and codes of all ones or all zeros, alternating by row of W.
+Layer extremeLayer(BlockFormat format) {
+  Layer layer(format, kOutputs, columnsOf(format), 5);
+  const BlockLayout layout = layoutOf(format);
+  for (size_t record = 0; record < layer.bytes.size(); record += layout.recordBytes) {
+    uint8_t* bytes = layer.bytes.data() + record;
+    for (int i = 0; i < layout.scalesAt; i += 2) bytes[i] = 0, bytes[i + 1] = 0x2c;  // 1 / 16
+    for (int i = layout.scalesAt; i < layout.codesAt; i++) bytes[i] = i % 2 == 0 ? 255 : 128;
+    for (int i = layout.codesAt; i < layout.recordBytes; i++) bytes[i] = i / 4 % 2 == 0 ? 255 : 0;
+  }
+  return layer;
+}
+
+}  // namespace
+
+TEST("linear layers equal the reference on every instruction set, with rounded and with exact rows") {
+  for (BlockFormat format : kBlockFormats) {
+    const Layer layer(format, kOutputs, columnsOf(format), 1);
+    std::mt19937 random(2);
+    const std::vector<float> x = scene::randomRows(kMostRows, layer.columns, random);
+    for (Activations activations : {Activations::kInt8, Activations::kF32}) {
+      std::vector<float> wanted = reference(layer, x, kMostRows, activations);
+      for (Isa isa : supportedIsas())
+        for (int rows : kRowCounts) {
+          wanted.resize(static_cast<size_t>(kMostRows) * layer.rows);
+          const std::vector<float> all = wanted;
+          wanted.resize(static_cast<size_t>(rows) * layer.rows);
+          checkClose(run(isa, layer, x, rows, activations), wanted, layer, x, 5e-7, label(isa, format, rows));
+          wanted = all;
+        }
+    }
+  }
+}
+
+TEST("rounding the rows of a linear layer costs less than one part in a hundred") {
+  for (BlockFormat format : kBlockFormats) {
+    const Layer layer(format, kOutputs, columnsOf(format), 3);
+    std::mt19937 random(4);
+    const std::vector<float> x = scene::randomRows(7, layer.columns, random);
+    const std::vector<float> exact = reference(layer, x, 7, Activations::kF32, false);
+    for (Isa isa : supportedIsas()) {
+      const std::vector<float> got = run(isa, layer, x, 7, Activations::kInt8, false);
+      double error = 0, size = 0;
+      for (size_t i = 0; i < got.size(); i++) {
+        error += std::pow(double{got[i]} - exact[i], 2);
+        size += std::pow(double{exact[i]}, 2);
+      }
+      if (!(std::sqrt(error / size) < 1e-2))
+        check::fail(__FILE__, __LINE__, label(isa, format, 7) + ": off by " + std::to_string(std::sqrt(error / size)));
+    }
+  }
+}
+
+TEST("a row of a linear layer has the same bits beside other rows, other outputs and on more threads") {
+  for (BlockFormat format : kBlockFormats) {
+    const Layer layer(format, kOutputs, columnsOf(format), 6);
+    const Layer other(layoutOf(format).groups == 1 ? BlockFormat::kQ5_1 : BlockFormat::kQ6_K, 50, layer.columns, 7);
+    std::mt19937 random(8);
+    const std::vector<float> x = scene::randomRows(kMostRows, layer.columns, random);
+    for (Activations activations : {Activations::kInt8, Activations::kF32})
+      for (Isa isa : supportedIsas()) {
+        const std::vector<float> all = run(isa, layer, x, kMostRows, activations);
+        for (int rows : {1, 2, 3, 5, 8, 9, 12, 13, 33})
+          if (!sameBits(run(isa, layer, x, rows, activations, true, rows % 4 + 1), all.data(), rows * kOutputs))
+            check::fail(__FILE__, __LINE__, label(isa, format, rows) + ": other bits than among 64");
+        const std::vector<float> last(x.end() - layer.columns, x.end());
+        CHECK(sameBits(run(isa, layer, last, 1, activations), &all[(kMostRows - 1) * kOutputs], kOutputs));
+        for (int rows : {2, 20}) {
+          std::vector<float> out(rows * kOutputs), otherOut(rows * other.rows);
+          const LinearOutput both[] = {{other.weight(), nullptr, otherOut.data()},
+                                       {layer.weight(), layer.bias.data(), out.data()}};
+          makeLinear(isa, 2)->run(x.data(), rows, both, 2, Combine::kNone, activations, scene::oneThread());
+          CHECK(sameBits(out, all.data(), out.size()));
+          CHECK(sameBits(run(isa, other, x, rows, activations, false), otherOut.data(), otherOut.size()));
+        }
+      }
+  }
+}
+
+TEST("a gate times its factor equals the reference and is one result") {
+  for (BlockFormat format : {BlockFormat::kQ4_0, BlockFormat::kQ5_1, BlockFormat::kQ4_K, BlockFormat::kQ6_K}) {
+    const Layer gate(format, 83, columnsOf(format), 9), factor(format, 83, columnsOf(format), 10);
+    std::mt19937 random(11);
+    std::vector<float> x = scene::randomRows(29, gate.columns, random);
+    for (float& number : x) number *= 0.05f;  // gates of a few units
+    for (Activations activations : {Activations::kInt8, Activations::kF32})
+      for (bool bias : {true, false})
+        for (int rows : {1, 4, 29}) {
+          std::vector<float> out(rows * 83), wanted(rows * 83);
+          LinearOutput outputs[] = {{gate.weight(), bias ? gate.bias.data() : nullptr, wanted.data()},
+                                    {factor.weight(), bias ? factor.bias.data() : nullptr, nullptr}};
+          referenceLinear(x.data(), rows, outputs, 2, Combine::kSwiGlu, activations);
+          outputs[0].out = out.data();
+          for (Isa isa : supportedIsas()) {
+            std::fill(out.begin(), out.end(), NAN);
+            makeLinear(isa, 2)->run(x.data(), rows, outputs, 2, Combine::kSwiGlu, activations, scene::oneThread());
+            for (size_t i = 0; i < out.size(); i++)
+              check::checkNear(out[i], wanted[i], 2e-5 * (1 + std::fabs(wanted[i])),
+                               label(isa, format, rows).c_str(), __FILE__, __LINE__);
+          }
+        }
+  }
+}
+
+TEST("the largest codes against the largest rows neither wrap nor saturate") {
+  for (BlockFormat format : kBlockFormats) {
+    const Layer layer = extremeLayer(format);
+    std::vector<float> x(5 * layer.columns);
+    for (int k = 0; k < layer.columns; k++) {
+      x[k] = 1;
+      x[layer.columns + k] = -1;
+      x[2 * layer.columns + k] = k % 2 == 0 ? 1 : -1;
+      x[3 * layer.columns + k] = k / 4 % 2 == 0 ? -1e30f : 1e30f;
+      x[4 * layer.columns + k] = 0;
+    }
+    for (Activations activations : {Activations::kInt8, Activations::kF32}) {
+      const std::vector<float> wanted = reference(layer, x, 5, activations);
+      for (Isa isa : supportedIsas())
+        for (int rows : {3, 5}) {
+          const std::vector<float> got = run(isa, layer, x, rows, activations);
+          checkClose(got, std::vector<float>(wanted.begin(), wanted.begin() + rows * kOutputs), layer, x, 5e-7,
+                     label(isa, format, rows));
+        }
+    }
+  }
+}
+
+TEST("rows with zeros, next to nothing and no number stay among themselves in a linear layer") {
+  for (BlockFormat format : kBlockFormats) {
+    Layer layer(format, kOutputs, columnsOf(format), 12);
+    std::fill(layer.bytes.begin(), layer.bytes.begin() + 32, uint8_t{0});  // d of the first record
+    std::mt19937 random(13);
+    std::vector<float> x = scene::randomRows(5, layer.columns, random);
+    std::fill(x.begin(), x.begin() + 32, 0.0f);
+    std::fill(x.begin() + layer.columns, x.begin() + 2 * layer.columns, 1e-40f);
+    x[2 * layer.columns + 40] = NAN;
+    x[3 * layer.columns + 3] = INFINITY;
+    for (Isa isa : supportedIsas()) {
+      const std::vector<float> got = run(isa, layer, x, 5, Activations::kInt8, false);
+      const std::vector<float> alone = run(isa, layer, x, 2, Activations::kInt8, false);
+      CHECK(sameBits(alone, got.data(), alone.size()));
+      for (int n = 0; n < kOutputs; n++) {
+        CHECK(std::isfinite(got[n]) && got[kOutputs + n] == 0 && std::isfinite(got[4 * kOutputs + n]));
+        CHECK(std::isnan(got[2 * kOutputs + n]) && std::isnan(got[3 * kOutputs + n]));
+      }
+    }
+  }
+}
+
+TEST("linear layers share their pieces among threads that really run") {
+  const Layer layer(BlockFormat::kQ4_K, 500, 512, 14);
+  std::mt19937 random(15);
+  const std::vector<float> x = scene::randomRows(40, 512, random);
+  const ParallelFor threads = [](int count, const std::function<void(int)>& body) {
+    std::vector<std::thread> running;
+    for (int i = 0; i < count; i++) running.emplace_back([&body, i] { body(i); });
+    for (std::thread& thread : running) thread.join();
+  };
+  const Isa isa = supportedIsas().back();
+  const auto linear = makeLinear(isa, 3);
+  for (Activations activations : {Activations::kInt8, Activations::kF32})
+    for (int rows : {40, 1, 0}) {
+      std::vector<float> out(static_cast<size_t>(rows) * 500);
+      const LinearOutput output{layer.weight(), layer.bias.data(), out.data()};
+      linear->run(x.data(), rows, &output, 1, Combine::kNone, activations, threads);
+      CHECK(rows == 0 || sameBits(out, run(isa, layer, x, rows, activations).data(), out.size()));
+    }
+}
+
+TEST("linear layers whose shapes do not fit are refused before anything is written") {
+  const Layer layer(BlockFormat::kQ4_0, 20, 64, 16), wide(BlockFormat::kQ4_0, 20, 96, 17);
+  const auto linear = makeLinear(Isa::kPortable, 1);
+  std::vector<float> x(64), out(20, 7.0f);
+  const ParallelFor one = scene::oneThread();
+  const auto with = [&](std::vector<LinearOutput> outputs, Combine combine) {
+    linear->run(x.data(), 1, outputs.data(), static_cast<int>(outputs.size()), combine, Activations::kInt8, one);
+  };
+  const LinearOutput good{layer.weight(), nullptr, out.data()};
+  LinearWeight odd = layer.weight(), half = layer.weight();
+  odd.columns = 48;
+  half.format = BlockFormat::kQ4_K;
+  CHECK_THROWS_CODE(with({}, Combine::kNone), "BAD_ARGUMENT");
+  CHECK_THROWS_CODE(with({good, {wide.weight(), nullptr, out.data()}}, Combine::kNone), "BAD_ARGUMENT");
+  CHECK_THROWS_CODE(with({{odd, nullptr, out.data()}}, Combine::kNone), "BAD_ARGUMENT");
+  CHECK_THROWS_CODE(with({{half, nullptr, out.data()}}, Combine::kNone), "BAD_ARGUMENT");
+  CHECK_THROWS_CODE(with({{layer.weight(), nullptr, nullptr}}, Combine::kNone), "BAD_ARGUMENT");
+  CHECK_THROWS_CODE(with({good}, Combine::kSwiGlu), "BAD_ARGUMENT");
+  CHECK_THROWS_CODE(makeLinear(Isa::kPortable, 0), "BAD_ARGUMENT");
+  CHECK(std::all_of(out.begin(), out.end(), [](float y) { return y == 7.0f; }));
+}
