@@ -1,6 +1,7 @@
 // npm run bench -- <name> [options]: one benchmark, a Markdown table on standard output, JSON lines in
 // bench/results/. Timings inform; what must not change is counted in the tests.
 import { Command, Option } from "commander";
+import { agent } from "./agent.ts";
 import { cold } from "./cold.ts";
 import { compaction } from "./compaction/compaction.ts";
 import { gridNames } from "./compaction/grid.ts";
@@ -180,5 +181,19 @@ program
   .option("--seed <n>", "of clients and faults", Number, 1)
   .option("--clients <n>", "at the same time", Number, 32)
   .action(soak);
+
+program
+  .command("agent")
+  .description("a task that does not fit its window, by an agent that compacts: a row per turn")
+  .addOption(model())
+  .addOption(new Option("--harness <name>", "pca or react").choices(["pca", "react"]).default("pca"))
+  .option("--window <tokens>", "of the run", Number, 8192)
+  .option("--nudge <share>", "part of the window from which it is asked to compact; 0: never", Number, 0.6)
+  .option("--no-force", "ask only")
+  .option("--temperature <number>", "of its answers", Number, 0.3)
+  .option("--seed <n>", "of the reports and the sampling", Number, 7)
+  .option("--turns <n>", "most that it may take", Number, 60)
+  .option("--keep <folder>", "keeps workspace, store and exported run there")
+  .action(agent);
 
 await program.parseAsync();

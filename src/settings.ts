@@ -208,6 +208,13 @@ export const settings: readonly Setting[] = [
     "holds the workspaces of agent runs over HTTP, named by the request; none: runs have no files and no shell",
   ),
   setting(
+    "agent.mcp",
+    { kind: "texts" },
+    [],
+    "servers",
+    "MCP servers for agent runs over HTTP, name=command or name=URL; a request cannot name any",
+  ),
+  setting(
     "log",
     choice("trace", "debug", "info", "warn", "error", "fatal", "silent"),
     "warn",

@@ -22,6 +22,9 @@ export interface RunFlags {
   readonly baseUrl?: string;
   /** Part of the window; true: the usual one. */
   readonly nudge?: string | true;
+  readonly force?: boolean;
+  /** Names of the tools it is offered. */
+  readonly tools?: readonly string[];
   /** MCP servers, name=command or name=URL. */
   readonly mcp?: readonly string[];
   readonly id?: string;
@@ -157,6 +160,7 @@ function orderFrom(flags: RunFlags, config: Config): Omit<RunOrder, "window"> {
     flags.nudge === true ? usualNudge : flags.nudge === undefined ? undefined : Number(flags.nudge);
   if (nudge !== undefined && !(nudge > 0 && nudge < 1))
     throw bad(`--nudge is a part of the window between 0 and 1, not '${flags.nudge}'`);
+  if (flags.force && nudge === undefined) throw bad("--force needs --nudge: it makes a demand of it");
   for (const server of mcp ?? []) parseMcpServer(server);
   return {
     harness: name,
@@ -165,6 +169,8 @@ function orderFrom(flags: RunFlags, config: Config): Omit<RunOrder, "window"> {
     ...(corpus !== undefined && { corpus: resolve(corpus) }),
     ...(baseUrl !== undefined && { baseUrl }),
     ...(nudge !== undefined && { nudge }),
+    ...(flags.force && { force: true }),
+    ...(flags.tools && { tools: [...flags.tools] }),
     ...(mcp && { mcp: [...mcp] }),
     maxTurns,
     answer: baseUrl === undefined ? answerOf(config) : {},

@@ -2,6 +2,7 @@
 import type { AddressInfo } from "node:net";
 import type { Config } from "../config.ts";
 import { LiveRuns } from "../harness/live-runs.ts";
+import { parseMcpServer } from "../harness/tools/mcp.ts";
 import { buildServer } from "../server/app.ts";
 import type { Backend, ServerOptions } from "../server/backend.ts";
 import { localCount, localWindow, openStore } from "./agent-house.ts";
@@ -55,12 +56,15 @@ export function serverOptions(config: Config): ServerOptions {
 /** Undefined where agent runs are off. The store in it is the caller's to close, after the server. */
 export function agentOptions(backend: Backend, config: Config): ServerOptions["agent"] {
   if (!config.flag("agent.enabled")) return undefined;
+  const mcp = config.texts("agent.mcp");
+  for (const server of mcp) parseMcpServer(server);
   const runs = new LiveRuns({
     store: openStore(config),
     count: localCount(backend),
     model: backend.model.id,
     context: localWindow(backend, config),
     workspaces: config.optional("agent.workspaces"),
+    mcp,
   });
   return { runs, withoutKey: config.flag("agent.without_key") };
 }

@@ -29,11 +29,18 @@ export interface Tool {
   readonly strict?: boolean;
 }
 
-/** auto: the model decides; required: one call or several and nothing else; a name: one call of that tool. */
-/** "none": the tools stay in the prompt, and the answer is words. */
-export type ToolChoice = "auto" | "none" | "required" | { readonly name: string };
+/**
+ * auto: the model decides; required: one call or several and nothing else; none: the tools stay in the prompt, and
+ * the answer is words; a name: one call of that tool. `parameters` then stand in place of the tool's own for this
+ * answer: narrower ones, such as the ids that there are now, while the prompt shows the same tools as ever.
+ */
+export type ToolChoice =
+  | "auto"
+  | "none"
+  | "required"
+  | { readonly name: string; readonly parameters?: unknown };
 
-/** What the whole answer is: any JSON object, or what fits a schema. Without tools only. */
+/** What an answer is that calls no tool: any JSON object, or what fits a schema. */
 export type AnswerFormat =
   | { readonly type: "json_object" }
   | { readonly type: "json_schema"; readonly schema: unknown; readonly strict: boolean };
@@ -85,8 +92,10 @@ export interface AnswerOptions extends SamplingOptions {
 export interface ChatRequest extends AnswerOptions {
   readonly messages: readonly Message[];
   readonly tools?: readonly Tool[];
-  /** Default: "auto". A Chat over HTTP may leave it and the next two to its server. */
+  /** Default: "auto". A Chat over HTTP may leave it and the next three to its server. */
   readonly toolChoice?: ToolChoice;
+  /** Names of the tools that may be called; the others stay in the prompt. Default: all. Not with a name above. */
+  readonly allowedTools?: readonly string[];
   /** False: one call at most. Default: true. */
   readonly parallelToolCalls?: boolean;
   readonly format?: AnswerFormat;
@@ -153,6 +162,8 @@ export type ChatEvent =
       /** Milliseconds from request to first token, and for all tokens after it. */
       readonly promptMs: number;
       readonly generateMs: number;
+      /** What the request asked for and was not enforced, a sentence each. */
+      readonly warnings?: readonly string[];
     };
 
 export interface Chat {

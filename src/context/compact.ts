@@ -28,8 +28,8 @@ export interface CompactOutcome extends ToolOutcome<Compacted> {
   readonly finishes: Compression["finishes"];
 }
 
-/** A summary may have a quarter of what it replaces, between these. */
-const summaryTokens = { least: 64, most: 1024 };
+/** A summary may have a quarter of what it replaces, between these; and no more than this part of the window. */
+const summaryTokens = { least: 64, most: 1024, windowPart: 1 / 16 };
 /** Operating errors that say that this call was too much now; the conversation can go on without it. */
 const passing: readonly string[] = ["CONTEXT_LENGTH_EXCEEDED", "CACHE_FULL", "CACHE_TOO_SMALL", "QUEUE_FULL"];
 
@@ -99,8 +99,8 @@ function taskOf(
   const range = { start: first.id, end: last.id };
   const { tokens, memory } = conversation.plan({ start, end }, "");
   if (memory.tokens >= tokens) return noGain(range, tokens, memory.tokens);
-  const quarter = Math.floor(tokens / 4);
-  const maxTokens = Math.max(summaryTokens.least, Math.min(summaryTokens.most, quarter));
+  const { least, most, windowPart } = summaryTokens;
+  const maxTokens = Math.max(least, Math.min(most, Math.floor(limit * windowPart), Math.floor(tokens / 4)));
   const about = { opening: blockLabel(first), focus, maxTokens };
   const messages = history.messages(end);
   const prompt = tokensOf(messages, history.count) + history.count(instruction(about));

@@ -37,3 +37,8 @@ export function retryNotice(why: string): Message {
 export function tooLarge(name: string, tokens: number, left: number): string {
   return `The result of ${name} has about ${tokens} tokens and ${Math.max(0, left)} are left, so it was not added. Ask for less, or make room first.`;
 }
+
+/** In place of a result that the context has already. */
+export function repeatedCall(name: string): string {
+  return `You have made this very call of ${name} before, and its result is the same; it stands above and is not repeated. Do the next step of the task with other arguments, or end the task.`;
+}

@@ -11,7 +11,8 @@ import type { AgentEvent } from "./events.ts";
 import { orderOf, type RunOrder } from "./order.ts";
 import { type RunReport, readReport } from "./report.ts";
 import { beginRun, driveRun, resumeRun } from "./run.ts";
-import { openKit } from "./tools/kit.ts";
+import { openKit, resultCharacters } from "./tools/kit.ts";
+import { openMcpServers } from "./tools/mcp.ts";
 
 export interface LiveRunsOptions {
   readonly store: Store;
@@ -21,11 +22,13 @@ export interface LiveRunsOptions {
   readonly context: number;
   /** Holds the workspaces, by tenant and name. Absent: runs have none. */
   readonly workspaces?: string | undefined;
+  /** MCP servers whose tools every run has, as parseMcpServer takes them: programs, so never a request's to name. */
+  readonly mcp?: readonly string[];
 }
 
 /** `workspace`: a name, no path. `window` absent: what there is. */
 export interface LiveOrder
-  extends Pick<RunOrder, "harness" | "maxTurns" | "nudge" | "tenant" | "answer" | "workspace"> {
+  extends Pick<RunOrder, "harness" | "maxTurns" | "nudge" | "force" | "tenant" | "answer" | "workspace"> {
   readonly task: string;
   readonly window?: number | undefined;
 }
@@ -111,12 +114,19 @@ export class LiveRuns {
     };
     // What went wrong is the run's last event; nobody else waits for it.
     // It begins in the next tick, so that who watches at once sees everything.
+    const { mcp = [] } = this.options;
+    const drive = async () => {
+      const servers = openMcpServers(mcp, resultCharacters(window));
+      const tools = servers.then(({ tools }) => [...kit.tools, ...tools]);
+      try {
+        await driveRun(run, { chat, tools, signal: controller.signal, onEvent });
+      } finally {
+        await servers.then((opened) => opened.close()).catch(() => undefined);
+      }
+    };
     const ended = Promise.resolve()
-      .then(() => driveRun(run, { chat, tools: kit.tools, signal: controller.signal, onEvent }))
-      .then(
-        () => {},
-        () => {},
-      )
+      .then(drive)
+      .catch(() => {})
       .finally(() => {
         this.#live.delete(id);
         kit.close();

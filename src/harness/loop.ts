@@ -7,7 +7,7 @@ import type { AnswerOptions, Chat, Message, Tool, ToolCall } from "../context/ch
 import type { Conversation } from "../context/conversation.ts";
 import { PocketError } from "../errors.ts";
 import type { AgentEvent, Outcome } from "./events.ts";
-import { finalNotice, type Limits, retryNotice, tooLarge } from "./limits.ts";
+import { finalNotice, type Limits, repeatedCall, retryNotice, tooLarge } from "./limits.ts";
 import type { Policy, Turn } from "./policy.ts";
 import { type Caller, emptyTally, type Tally, tallied } from "./tally.ts";
 import { type AgentTool, runTool } from "./tool.ts";
@@ -64,8 +64,8 @@ export class AgentLoop {
         if (again) break;
         continue;
       }
-      await this.#act(answer.message);
-      if (!answer.message.toolCalls) return this.#finish("answered", answer.message.content);
+      const said = await this.#act(answer.message);
+      if (said !== undefined) return this.#finish("answered", said);
     }
     return this.#force();
   }
@@ -85,7 +85,9 @@ export class AgentLoop {
     const { chat, conversation, limits, policy, answer } = this.options;
     this.#signal.throwIfAborted();
     this.#emit({ type: "turn-started", turn: ++this.#turn, used: this.#used, limit: limits.window });
-    const trailer = isFinal ? undefined : policy.trailer(this.#turnOf(0));
+    const turn = this.#turnOf(0);
+    const trailer = isFinal ? undefined : policy.trailer(turn);
+    const steering = isFinal || this.#specs.length === 0 ? undefined : policy.steer?.(turn);
     const messages = [
       ...conversation.history.messages(),
       ...[trailer, notice].filter((one) => one !== undefined),
@@ -96,6 +98,7 @@ export class AgentLoop {
       ...answer,
       messages,
       ...(this.#specs.length > 0 ? { tools: this.#specs } : {}),
+      ...steering,
       maxTokens: Math.max(1, Math.min(limits.answerTokens, room)),
       signal: this.#signal,
     };
@@ -113,16 +116,21 @@ export class AgentLoop {
     }
   }
 
-  /** Runs the calls in order and appends the exchange, then what they left to be done behind it. */
-  async #act(message: Message): Promise<void> {
+  /**
+   * Runs the calls in order and appends the exchange, then what they left to be done behind it. The answer to the
+   * task, where this is it: a message without calls, or what a call says.
+   */
+  async #act(message: Message): Promise<string | undefined> {
     const { conversation } = this.options;
     const messages: Message[] = [message];
     const after: (() => void)[] = [];
     let open = conversation.history.count(message);
+    let said = message.toolCalls ? undefined : message.content;
     for (const call of message.toolCalls ?? []) {
       this.#emit({ type: "tool-called", call });
       const startMs = performance.now();
-      const { text, tokens = 0, after: later } = await this.#call(call, open);
+      const { text, tokens = 0, after: later, answer } = await this.#call(call, open);
+      said = answer ?? said;
       const result: Message = { role: "tool", content: text, toolCallId: call.id, name: call.name };
       open += conversation.history.count(result) + tokens;
       if (later) after.push(later);
@@ -132,6 +140,9 @@ export class AgentLoop {
     const block: Exchange = conversation.exchange(messages);
     this.#emit({ type: "block-appended", block: block.id, kind: block.kind, tokens: block.tokens });
     for (const run of after) run();
+    // The agent has the last word, however it said it.
+    if (said !== undefined && message.toolCalls) await this.#act({ role: "assistant", content: said });
+    return said;
   }
 
   async #call(call: ToolCall, open: number): ReturnType<Policy["call"]> {
@@ -139,6 +150,7 @@ export class AgentLoop {
     const turn = this.#turnOf(open);
     if (policy.tools.some(({ name }) => name === call.name)) return policy.call(call, turn);
     const text = await runTool(tools, call, this.#signal);
+    if (isRepeated(conversation, call, text)) return { text: repeatedCall(call.name) };
     const tokens = conversation.history.count({ role: "tool", content: text });
     const left = limits.window - this.#used - open - turn.reserve;
     return tokens > left ? { text: tooLarge(call.name, tokens, left) } : { text };
@@ -195,6 +207,21 @@ export class AgentLoop {
   #emit(event: AgentEvent): void {
     this.options.onEvent?.(event);
   }
+}
+
+/** Whether the context has the very same call with the very same result. What was compacted is no longer in it. */
+function isRepeated({ history }: Conversation, { name, arguments: json }: ToolCall, text: string): boolean {
+  return history.blocks.some((block) => {
+    if (block.kind !== "exchange") return false;
+    const [first, ...results] = block.originals.map(({ message }) => message);
+    const calls = first!.toolCalls ?? [];
+    return calls.some(
+      (call) =>
+        call.name === name &&
+        call.arguments === json &&
+        results.some(({ toolCallId, content }) => toolCallId === call.id && content === text),
+    );
+  });
 }
 
 function flawOf({ message, finish }: Answer): string | undefined {

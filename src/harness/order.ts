@@ -26,6 +26,10 @@ const orderSchema = z.object({
   maxTurns: z.number().int().min(1),
   /** From this part of the window on the agent is asked to compact; absent: never. */
   nudge: z.number().gt(0).lt(1).optional(),
+  /** The nudge demands what it asks for. */
+  force: z.boolean().optional(),
+  /** Names of the tools it is offered; absent: all there are. */
+  tools: z.array(z.string()).optional(),
   /** Whose run it is; others do not see it. */
   tenant: z.string().optional(),
   /** Sampling, reuse and repair of the agent's calls. */
@@ -44,10 +48,11 @@ export function orderOf({ id, settings }: RunInfo): RunOrder {
   throw pocketError("RUN_DAMAGED", id, `its settings: ${issue.path.join(".")}: ${issue.message}`);
 }
 
-export function policyOf({ harness, nudge }: Pick<RunOrder, "harness" | "nudge">): Policy {
+export function policyOf({ harness, nudge, force }: Pick<RunOrder, "harness" | "nudge" | "force">): Policy {
   const policy = { pca: pocketContext, react }[harness];
-  const options: NudgeOptions | undefined = nudge === undefined ? undefined : { share: nudge };
-  return options && harness === "pca" ? nudged(policy, options) : policy;
+  if (nudge === undefined || harness !== "pca") return policy;
+  const options: NudgeOptions = { share: nudge, force: force === true };
+  return nudged(policy, options);
 }
 
 /** The same text for every policy, and behind it the policy's own. */

@@ -1,7 +1,7 @@
 // What makes one harness differ from another on the same loop: the tools by which the agent manages its
 // context, what it is told about them, what stands behind the conversation in each request. Plain objects; the
 // limits, the workspace tools and the forced final answer are the loop's and the same for all.
-import type { AnswerOptions, Chat, Message, Tool, ToolCall } from "../context/chat.ts";
+import type { AnswerOptions, Chat, ChatRequest, Message, Tool, ToolCall } from "../context/chat.ts";
 import type { Conversation } from "../context/conversation.ts";
 import type { AgentEvent } from "./events.ts";
 
@@ -22,12 +22,17 @@ export interface Turn {
   readonly emit: (event: AgentEvent) => void;
 }
 
+/** Kept by Chats that decode under constraints; elsewhere the tools refuse what does not fit. */
+export type Steering = Pick<ChatRequest, "toolChoice" | "allowedTools" | "parallelToolCalls">;
+
 export interface CallResult {
   readonly text: string;
   /** Tokens that `after` will append. */
   readonly tokens?: number;
   /** Done once the exchange is appended. */
   readonly after?: () => void;
+  /** Ends the run; this is what it comes to. */
+  readonly answer?: string;
 }
 
 export interface Policy {
@@ -38,6 +43,8 @@ export interface Policy {
   readonly tools: readonly Tool[];
   /** Last message of a request, never stored. */
   trailer(turn: Turn): Message | undefined;
+  /** What the next answer has to be; asked behind `trailer`. Absent or undefined: what the agent likes. */
+  steer?(turn: Turn): Steering | undefined;
   /** A call of one of its tools. Rejects with operating errors. */
   call(call: ToolCall, turn: Turn): Promise<CallResult>;
 }

@@ -10,7 +10,7 @@ import type { AgentEvent } from "./events.ts";
 import { limitsOf } from "./limits.ts";
 import { AgentLoop, type AgentResult } from "./loop.ts";
 import { instructionsOf, orderOf, policyOf, type RunOrder } from "./order.ts";
-import type { AgentTool } from "./tool.ts";
+import { type AgentTool, chosenTools } from "./tool.ts";
 
 /** A run with the task as its first request. `id` absent: a fresh one. Throws RUN_EXISTS. */
 export function beginRun(
@@ -39,7 +39,8 @@ export function resumeRun(store: Store, id: string, count: CountTokens, task?: s
 
 export interface DriveOptions {
   readonly chat: Chat;
-  readonly tools: readonly AgentTool[];
+  /** What goes wrong while they come ends the run as anything else does. */
+  readonly tools: readonly AgentTool[] | Promise<readonly AgentTool[]>;
   readonly signal: AbortSignal;
   readonly onEvent?: (event: AgentEvent) => void;
 }
@@ -59,17 +60,17 @@ export async function driveRun(
     onEvent?.(event);
   };
   const { window, maxTurns, tenant } = order;
-  const loop = new AgentLoop({
-    chat,
-    conversation,
-    tools,
-    policy: policyOf(order),
-    limits: limitsOf(window, { maxTurns }),
-    answer: { ...order.answer, session: info.id, ...(tenant === undefined ? {} : { tenant }) },
-    signal,
-    onEvent: tell,
-  });
   try {
+    const loop = new AgentLoop({
+      chat,
+      conversation,
+      tools: chosenTools(await tools, order.tools),
+      policy: policyOf(order),
+      limits: limitsOf(window, { maxTurns }),
+      answer: { ...order.answer, session: info.id, ...(tenant === undefined ? {} : { tenant }) },
+      signal,
+      onEvent: tell,
+    });
     return await loop.run();
   } catch (cause) {
     const reason: unknown = signal.aborted ? signal.reason : cause;

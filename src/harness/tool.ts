@@ -1,6 +1,7 @@
 // A tool of an agent and one call of it. Whatever goes wrong inside a tool is a text for the model, which can
 // try something else; only the end of the run passes through.
 import type { Tool, ToolCall } from "../context/chat.ts";
+import { PocketError } from "../errors.ts";
 
 export interface AgentTool {
   readonly spec: Tool;
@@ -27,4 +28,15 @@ export async function runTool(
     signal.throwIfAborted();
     return `${call.name} failed: ${cause instanceof Error ? cause.message : String(cause)}`;
   }
+}
+
+/** Those of the names, in their order; all without names. Throws BAD_CONFIG for a name that no tool has. */
+export function chosenTools(tools: readonly AgentTool[], names?: readonly string[]): readonly AgentTool[] {
+  if (!names) return tools;
+  return names.map((name) => {
+    const tool = tools.find(({ spec }) => spec.name === name);
+    if (tool) return tool;
+    const known = tools.map(({ spec }) => spec.name).join(", ") || "none";
+    throw new PocketError("BAD_CONFIG", `There is no tool '${name}' for this run; there are: ${known}.`);
+  });
 }

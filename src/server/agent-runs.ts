@@ -32,6 +32,8 @@ const runSchema = z.strictObject({
     .nullish(),
   /** Part of the window from which the agent is asked to compact. */
   nudge: z.number().gt(0).lt(1).nullish(),
+  /** With nudge: demands it. */
+  force: z.boolean().nullish(),
   temperature: z.number().min(0).max(2).nullish(),
   /** False: the answer is the run's id, at once. */
   stream: z.boolean().nullish(),
@@ -101,6 +103,7 @@ function start(body: RunBody, request: FastifyRequest, door: Door, runs: LiveRun
   const { tenant } = request;
   if (body.resume) return runs.resume(body.resume, tenant, body.task ?? undefined, chat);
   if (!body.task) throw badField("task", "is missing: say what the agent is to do, or resume a run");
+  if (body.force && !body.nudge) throw badField("force", "needs nudge: it makes a demand of it");
   if (body.window && body.window > runs.options.context)
     throw badField(
       "window",
@@ -116,6 +119,7 @@ function start(body: RunBody, request: FastifyRequest, door: Door, runs: LiveRun
       ...(body.window && { window: body.window }),
       ...(body.workspace && { workspace: body.workspace }),
       ...(body.nudge && { nudge: body.nudge }),
+      ...(body.nudge && body.force && { force: true }),
       ...(tenant !== undefined && { tenant }),
       ...(typeof body.temperature === "number" && { answer: { temperature: body.temperature } }),
     },

@@ -146,11 +146,21 @@ export function usage(event: Finish): object {
 /** What Pocket adds to the last chunk or the whole answer. */
 export function account(event: Finish): { pocket: Bill & Partial<Proposals>; timings: object } {
   const { session, kept, relocated, computed, stale, reason } = event.bill;
+  const { warnings } = event;
   // The first token belongs to the prompt's time, so the rate counts the tokens after it.
   const later = Math.max(0, event.completionTokens - 1);
   const rate = event.generateMs > 0 ? (later * 1000) / event.generateMs : 0;
   return {
-    pocket: { session, kept, relocated, computed, stale, reason, ...proposalsOf(event) },
+    pocket: {
+      session,
+      kept,
+      relocated,
+      computed,
+      stale,
+      reason,
+      ...proposalsOf(event),
+      ...(warnings && { warnings }),
+    },
     timings: {
       cache_n: cachedTokens(event.bill),
       prompt_n: computed,

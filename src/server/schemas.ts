@@ -98,6 +98,11 @@ export const toolSchema = z.looseObject({
     .nullish(),
 });
 
+const namedTool = z.looseObject({
+  type: z.literal("function"),
+  function: z.looseObject({ name: z.string() }),
+});
+
 export const chatSchema = z.looseObject({
   ...answerFields,
   messages: messagesSchema,
@@ -106,9 +111,16 @@ export const chatSchema = z.looseObject({
     .union(
       [
         z.enum(["auto", "none", "required"]),
-        z.looseObject({ type: z.literal("function"), function: z.looseObject({ name: z.string() }) }),
+        namedTool,
+        z.looseObject({
+          type: z.literal("allowed_tools"),
+          allowed_tools: z.looseObject({
+            mode: z.enum(["auto", "required"]),
+            tools: z.array(namedTool).min(1),
+          }),
+        }),
       ],
-      { error: "must be auto, none, required or a function by its name" },
+      { error: "must be auto, none, required, a function by its name, or allowed_tools with functions" },
     )
     .nullish(),
   parallel_tool_calls: z.boolean().nullish(),

@@ -105,10 +105,12 @@ export class LocalChat implements Chat {
   async *chat(request: ChatRequest): AsyncGenerator<ChatEvent, void, undefined> {
     const { tools = [], tenant } = request;
     const { spans } = this.#render(request.messages, tools, { tenant });
-    const constraint =
-      request.toolChoice === "none" ? this.#wording() : await constrain(this.#grammars, request);
+    const { grammar, warnings } = await constrain(this.#grammars, request);
+    const constraint = grammar ?? (request.toolChoice === "none" ? this.#wording() : undefined);
     try {
-      yield* this.#answer(spans, request, { tools: callOptions(request), constraint });
+      const events = this.#answer(spans, request, { tools: callOptions(request), constraint });
+      for await (const event of events)
+        yield event.type === "answer-finished" && warnings.length > 0 ? { ...event, warnings } : event;
     } finally {
       constraint?.dispose();
     }
@@ -262,9 +264,14 @@ export class LocalChat implements Chat {
 function callOptions({
   tools = [],
   toolChoice,
+  allowedTools,
   parallelToolCalls,
+  format,
 }: ChatRequest): ToolCallOptions | undefined {
   if (tools.length === 0 || toolChoice === "none") return undefined;
   const once = parallelToolCalls === false || typeof toolChoice === "object";
-  return { names: tools.map(({ name }) => name), ...(once && { callsMax: 1 }) };
+  const names = allowedTools ?? tools.map(({ name }) => name);
+  // JSON that was asked for may look like a call.
+  const tagged = tools.filter(({ strict }) => strict || format).map(({ name }) => name);
+  return { names, tagged, ...(once && { callsMax: 1 }) };
 }

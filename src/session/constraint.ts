@@ -1,105 +1,159 @@
-// What an answer is constrained to, as a plan for a grammar: a forced tool call, strict arguments, JSON of a schema.
-// Decides which schemas count and what becomes of those that no grammar can be made of: refused where the
-// client relies on them, else any object. It walks no grammar.
+// What an answer is constrained to, as a plan for a grammar: a forced tool call, strict arguments, JSON of a schema, a
+// call or else such JSON. Decides which schemas count and what becomes of those that no grammar can be made of: refused
+// where the client relies on them, else any object and a warning. It walks no grammar.
 import type { ChatRequest, Tool } from "../context/chat.ts";
 import { PocketError, pocketError } from "../errors.ts";
 import type { Grammar, Grammars } from "../text/grammar.ts";
 import { grammarSchema } from "../text/schema.ts";
 import type { GrammarPlan } from "../text/xgrammar.ts";
 
-type Constraints = Pick<ChatRequest, "tools" | "toolChoice" | "parallelToolCalls" | "format">;
+type Constraints = Pick<
+  ChatRequest,
+  "tools" | "toolChoice" | "allowedTools" | "parallelToolCalls" | "format"
+>;
+
+export interface Constrained {
+  /** To be disposed by the caller. Absent: the answer is free. */
+  readonly grammar?: Grammar;
+  /** What was asked for and is not enforced, a sentence each. */
+  readonly warnings: readonly string[];
+}
 
 const anyObject = JSON.stringify({ type: "object" });
 
-/** Undefined: the answer is free. Throws BAD_SCHEMA with the field at fault. To be disposed by the caller. */
-export async function constrain(grammars: Grammars, request: Constraints): Promise<Grammar | undefined> {
+/** Throws BAD_SCHEMA with the field at fault, and BAD_REQUEST for a choice of no tool. */
+export async function constrain(grammars: Grammars, request: Constraints): Promise<Constrained> {
   const { tools = [], toolChoice = "auto", format } = request;
-  if (tools.length === 0) return format && constrainFormat(grammars, format);
-  if (toolChoice === "none") return undefined; // a mask of its own, no grammar: text/no-call.ts
-  // Free text around calls needs a grammar only where some tool is strict.
-  if (toolChoice === "auto" && !tools.some(({ strict }) => strict)) return undefined;
-  const wanted = tools.map((tool, place) => argumentsSchema(tool, place, toolChoice !== "auto"));
-  const grammar = await grammars.start(callsPlan(request, tools, wanted));
-  if (typeof grammar !== "string") return grammar;
+  const callable = toolChoice === "none" ? [] : callableOf(tools, request);
+  const isForced = toolChoice !== "auto";
+  // Calls that are forced leave no room for another form.
+  const answer = format && (callable.length === 0 || !isForced) ? formatSchema(format) : undefined;
+  if (!answer && !isBound(callable, tools, isForced)) return { warnings: [] };
+  const calls = callable.map((one) => argumentsSchema(one, isForced));
+  const plan = (wanted: Wanted | undefined, schemas: readonly string[]) =>
+    planOf(request, callable, wanted?.text, schemas);
+  const texts = calls.map(({ text }) => text);
+  const grammar = await grammars.start(plan(answer, texts));
+  const given = [...calls, ...(answer ? [answer] : [])];
+  if (typeof grammar !== "string") return { grammar, warnings: warningsOf(given) };
   // One of them is to blame: those that nobody relies on give way.
-  const proven: string[] = [];
-  for (const [place, tool] of tools.entries()) {
-    proven.push(await provenSchema(grammars, tool, place, wanted[place]!));
-  }
-  const rest = await grammars.start(callsPlan(request, tools, proven));
-  if (typeof rest === "string") throw badSchema("tools", rest);
-  return rest;
+  const proven: Wanted[] = [];
+  for (const one of given) proven.push(await provenOf(grammars, one));
+  const rest = await grammars.start(
+    plan(
+      answer && proven.at(-1),
+      proven.slice(0, calls.length).map(({ text }) => text),
+    ),
+  );
+  if (typeof rest === "string") throw badSchema(answer ? "response_format" : "tools", rest);
+  return { grammar: rest, warnings: warningsOf(proven) };
 }
 
-const schemaField = "response_format.json_schema.schema";
-
-type Format = NonNullable<ChatRequest["format"]>;
-
-async function constrainFormat(grammars: Grammars, format: Format): Promise<Grammar | undefined> {
-  const fit = format.type === "json_schema" ? grammarSchema(format.schema) : { text: anyObject };
-  const strict = format.type === "json_schema" && format.strict;
-  let refusal: PocketError;
-  if ("text" in fit) {
-    const grammar = await grammars.start({ schemas: [fit.text] });
-    if (typeof grammar !== "string") return grammar;
-    refusal = badSchema(schemaField, grammar);
-  } else {
-    refusal = badSchema(fieldOf(schemaField, fit.path), fit.sentence);
-  }
-  if (strict) throw refusal;
-  const any = await grammars.start({ schemas: [anyObject] });
-  if (typeof any === "string") throw badSchema("response_format", any);
-  return any;
+/** Free text around calls needs a grammar only where some call would be wrong. */
+function isBound(callable: readonly Callable[], tools: readonly Tool[], isForced: boolean): boolean {
+  if (callable.length === 0) return false;
+  return isForced || callable.length < tools.length || callable.some(({ tool }) => tool.strict);
 }
 
-function callsPlan(
+/** A tool that this answer may call, and its place in the request. */
+interface Callable {
+  readonly tool: Tool;
+  readonly place: number;
+}
+
+function callableOf(tools: readonly Tool[], { toolChoice, allowedTools }: Constraints): Callable[] {
+  const all = tools.map((tool, place) => ({ tool, place }));
+  if (typeof toolChoice === "object") {
+    const { name, parameters } = toolChoice;
+    const named = all.filter(({ tool }) => tool.name === name);
+    if (named.length === 0) throw noTool(name);
+    return named.map((one) =>
+      parameters === undefined ? one : { ...one, tool: { ...one.tool, parameters } },
+    );
+  }
+  if (!allowedTools) return all;
+  const unknown = allowedTools.find((name) => !tools.some((tool) => tool.name === name));
+  if (unknown !== undefined) throw noTool(unknown);
+  return all.filter(({ tool }) => allowedTools.includes(tool.name));
+}
+
+function noTool(name: string): PocketError {
+  return new PocketError("BAD_REQUEST", `'${name}' is none of the tools.`, "tool_choice");
+}
+
+function planOf(
   { toolChoice = "auto", parallelToolCalls = true }: Constraints,
-  tools: readonly Tool[],
+  callable: readonly Callable[],
+  answer: string | undefined,
   schemas: readonly string[],
 ): GrammarPlan {
-  const named = typeof toolChoice === "object" ? toolChoice.name : undefined;
-  const places = [...tools.keys()].filter((place) => named === undefined || tools[place]!.name === named);
+  if (callable.length === 0) return { schemas: [answer!] };
   return {
-    schemas: places.map((place) => schemas[place]!),
-    frames: places.map((place) => ({
-      begin: `<tool_call>\n{"name": ${JSON.stringify(tools[place]!.name)}, "arguments": `,
+    schemas,
+    frames: callable.map(({ tool }) => ({
+      begin: `<tool_call>\n{"name": ${JSON.stringify(tool.name)}, "arguments": `,
       end: "}\n</tool_call>",
     })),
-    once: named !== undefined || !parallelToolCalls,
-    ...(toolChoice === "auto" && { free: "<tool_call>" }),
+    once: typeof toolChoice === "object" || !parallelToolCalls,
+    ...(answer !== undefined && { answer }),
+    ...(toolChoice === "auto" && answer === undefined && { free: "<tool_call>" }),
   };
 }
 
-/** Of a strict tool, and of any in a forced call: what is refused there is refused, and here is any object. */
-function argumentsSchema({ parameters, strict }: Tool, place: number, forced: boolean): string {
-  if (parameters === undefined || !(strict || forced)) return anyObject;
-  const fit = grammarSchema(parameters);
-  if ("text" in fit) return fit.text;
-  if (strict) throw badSchema(fieldOf(fieldOfTool(place), fit.path), fit.sentence);
-  return anyObject;
+/** A schema as the grammar gets it. */
+interface Wanted {
+  readonly text: string;
+  /** Where the client wrote it. */
+  readonly field: string;
+  /** The client relies on it, so it never gives way. */
+  readonly strict: boolean;
+  /** Why any object stands in its place, or what of it is not enforced. */
+  readonly lost?: string;
 }
 
-async function provenSchema(
-  grammars: Grammars,
-  { strict }: Tool,
-  place: number,
-  schema: string,
-): Promise<string> {
-  const tried = await grammars.start({ schemas: [schema] });
+function formatSchema(format: NonNullable<ChatRequest["format"]>): Wanted {
+  if (format.type === "json_object") return { text: anyObject, field: "response_format", strict: true };
+  return wantedOf(format.schema, "response_format.json_schema.schema", format.strict);
+}
+
+/** Of a strict tool, and of any in a forced call. */
+function argumentsSchema(
+  { tool: { parameters, strict = false }, place }: Callable,
+  isForced: boolean,
+): Wanted {
+  const field = `tools.${place}.function.parameters`;
+  if (parameters === undefined || !(strict || isForced)) return { text: anyObject, field, strict: true };
+  return wantedOf(parameters, field, strict);
+}
+
+function wantedOf(schema: unknown, field: string, strict: boolean): Wanted {
+  const fit = grammarSchema(schema);
+  if ("text" in fit) {
+    const { text, dropped } = fit;
+    return { text, field, strict, ...(dropped.length > 0 && { lost: `${dropped.join(", ")} are ignored` }) };
+  }
+  const at = fit.path === "" ? field : `${field}.${fit.path}`;
+  if (strict) throw badSchema(at, fit.sentence);
+  return { text: anyObject, field: at, strict, lost: fit.sentence };
+}
+
+async function provenOf(grammars: Grammars, wanted: Wanted): Promise<Wanted> {
+  if (wanted.text === anyObject) return wanted;
+  const tried = await grammars.start({ schemas: [wanted.text] });
   if (typeof tried !== "string") {
     tried.dispose();
-    return schema;
+    return wanted;
   }
-  if (strict) throw badSchema(fieldOfTool(place), tried);
-  return anyObject;
+  if (wanted.strict) throw badSchema(wanted.field, tried);
+  return { ...wanted, text: anyObject, lost: tried };
 }
 
-function fieldOfTool(place: number): string {
-  return `tools.${place}.function.parameters`;
-}
-
-function fieldOf(field: string, path: string): string {
-  return path === "" ? field : `${field}.${path}`;
+function warningsOf(wanted: readonly Wanted[]): string[] {
+  return wanted.flatMap(({ text, field, lost }) => {
+    if (lost === undefined) return [];
+    const instead = text === anyObject ? "Any JSON object was allowed there." : "The rest of it is enforced.";
+    return [`The schema in ${field} is not enforced as it stands: ${lost}. ${instead}`];
+  });
 }
 
 function badSchema(field: string, sentence: string): PocketError {

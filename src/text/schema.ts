@@ -35,19 +35,27 @@ export interface SchemaObjection {
   readonly sentence: string;
 }
 
-/** The schema as the grammar gets it, as JSON text; or what is wrong with it. */
-export function grammarSchema(schema: unknown): { readonly text: string } | SchemaObjection {
+export interface FitSchema {
+  /** As the grammar gets it: JSON text. */
+  readonly text: string;
+  /** Paths of what would matter and is left out. */
+  readonly dropped: readonly string[];
+}
+
+/** The schema, or what is wrong with it. */
+export function grammarSchema(schema: unknown): FitSchema | SchemaObjection {
   const length = JSON.stringify(schema ?? null).length;
   if (length > charactersMax) {
     return { path: "", sentence: `it has ${length} characters, more than ${charactersMax}` };
   }
   const reading = new Reading(schema);
   const fit = reading.schema(schema, []);
-  return reading.objection ?? { text: JSON.stringify(fit) };
+  return reading.objection ?? { text: JSON.stringify(fit), dropped: reading.dropped };
 }
 
 class Reading {
   objection: SchemaObjection | undefined;
+  readonly dropped: string[] = [];
 
   constructor(private readonly root: unknown) {}
 
@@ -56,7 +64,10 @@ class Reading {
     if (path.length > depthMax) return this.#object(path, `it is nested more than ${depthMax} deep`);
     if (Array.isArray(value)) return value.map((item, place) => this.schema(item, [...path, String(place)]));
     if (typeof value !== "object" || value === null) return this.#object(path, "a schema must be an object");
-    const entries = Object.entries(value).filter(([key, item]) => !silent.has(key) && !tooMany(key, item));
+    const entries = Object.entries(value).filter(([key, item]) => {
+      if (tooMany(key, item)) this.dropped.push([...path, key].join("."));
+      return !silent.has(key) && !tooMany(key, item);
+    });
     const fit = entries.map(([key, item]) => [key, this.#member(key, item, [...path, key])] as const);
     const closed =
       !composed(value, path) &&

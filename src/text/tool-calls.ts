@@ -15,6 +15,8 @@ export type AnswerPart =
 export interface ToolCallOptions {
   /** Names of the tools offered. */
   readonly names: readonly string[];
+  /** Those of them whose calls count only in `<tool_call>`: elsewhere no grammar has seen to their arguments. */
+  readonly tagged?: readonly string[];
   /** Calls after which the answer is `full`. Default: no limit. */
   readonly callsMax?: number;
 }
@@ -196,7 +198,9 @@ export class ToolCalls {
   /** An answer may call what was not offered in so many words; whoever runs it says so. */
   #offers(name: string, partly: boolean): boolean {
     if (this.#frame.certain) return name !== "" || partly;
-    return this.options.names.some((offered) => (partly ? offered.startsWith(name) : offered === name));
+    const { names, tagged = [] } = this.options;
+    const loose = names.filter((offered) => !tagged.includes(offered));
+    return loose.some((offered) => (partly ? offered.startsWith(name) : offered === name));
   }
 
   #refuse(): true {

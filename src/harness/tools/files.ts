@@ -1,14 +1,25 @@
 // Reading, writing and editing files of the workspace. Text only; a file is changed by replacing a string that
 // occurs once, so that an edit never lands in the wrong place. Written beside and renamed, so that a reader sees
 // the old file or the new one.
-import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { dirname } from "node:path";
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
+import { dirname, posix } from "node:path";
 import type { AgentTool } from "../tool.ts";
 import { agentTool, Refused } from "./arguments.ts";
 import type { Workspace } from "./workspace.ts";
 
 /** Larger files are not text that somebody wrote. */
 const fileBytes = 16 * 1024 * 1024;
+/** Paths offered to who reads a folder. */
+const filesShown = 20;
 const path = { type: "string", description: "Path in the workspace, such as src/main.py" } as const;
 
 /** `most`: characters of one result. */
@@ -20,19 +31,17 @@ export function readTool(workspace: Workspace, most: number): AgentTool {
         "Read a text file, with line numbers. Long files come in parts: the result says from where to go on.",
       fields: {
         path,
-        start: { type: "integer", description: "First line, from 1; default 1", optional: true },
-        end: { type: "integer", description: "Last line, included; default: as many as fit", optional: true },
+        start: { type: "integer", description: "Line to go on from; leave it out at first", optional: true },
       },
     },
-    ({ path, start = 1, end = Number.MAX_SAFE_INTEGER }) => {
-      if (start < 1 || end < start) {
-        throw new Refused(`Lines ${start} to ${end} are no range: start is at least 1 and at most end.`);
-      }
+    ({ path, start = 1 }) => {
+      if (start < 1) throw new Refused(`There is no line ${start}; the first is 1.`);
+      if (statSync(workspace.find(path)).isDirectory()) throw new Refused(filesIn(workspace, path));
       const lines = linesOf(readText(workspace.file(path), path));
       if (lines.length === 0) return `${path} is empty.`;
       if (start > lines.length)
         throw new Refused(`${path} has ${lines.length} lines; there is none at ${start}.`);
-      return numbered(path, lines, start, Math.min(end, lines.length), most);
+      return numbered(path, lines, start, most);
     },
   );
 }
@@ -97,6 +106,17 @@ export function editTool(workspace: Workspace): AgentTool {
   );
 }
 
+/** The paths to give instead, as they are to be given. */
+function filesIn(workspace: Workspace, path: string): string {
+  const folder = workspace.find(path);
+  const files = readdirSync(folder, { withFileTypes: true }).filter((entry) => entry.isFile());
+  const paths = files.map(({ name }) => posix.join(path, name)).sort();
+  if (paths.length === 0) return `'${path}' is a folder without files; use list to see what is in it.`;
+  const shown = paths.slice(0, filesShown).join(", ");
+  const rest = paths.length > filesShown ? `, and ${paths.length - filesShown} more` : "";
+  return `'${path}' is a folder. Read one of its files by its whole path: ${shown}${rest}.`;
+}
+
 /** Throws Refused for a file that is too large or no text. */
 export function readText(file: string, path: string): string {
   const { size } = statSync(file);
@@ -113,10 +133,10 @@ export function linesOf(text: string): string[] {
   return lines;
 }
 
-function numbered(path: string, lines: readonly string[], start: number, end: number, most: number): string {
+function numbered(path: string, lines: readonly string[], start: number, most: number): string {
   const rows: string[] = [];
   let left = most;
-  for (let number = start; number <= end && left > 0; number++) {
+  for (let number = start; number <= lines.length && left > 0; number++) {
     const line = lines[number - 1]!.replace(/\r$/, "");
     const row = `${number}\t${line}`;
     // The first line is always shown, as far as it goes, or a caller could never get past it.
