@@ -36,6 +36,7 @@ export interface AgentBenchOptions {
   readonly temperature: number;
   /** Of the workspace, and of the sampling. */
   readonly seed: number;
+  readonly reports: number;
   readonly turns: number;
   /** Keeps workspace, store and the exported run; else they go. */
   readonly keep?: string;
@@ -53,8 +54,8 @@ export async function agent(options: AgentBenchOptions): Promise<void> {
 }
 
 async function runOne(name: string, place: string, options: AgentBenchOptions): Promise<void> {
-  const { harness, window, nudge, force, temperature, seed, turns } = options;
-  const stations = reportsOf(seed);
+  const { harness, window, nudge, force, temperature, seed, turns, reports } = options;
+  const stations = reportsOf(seed, reports);
   const workspace = join(place, "workspace");
   writeReports(workspace, stations);
   const model = await openBenchServer(folderOf(name), 2 * window);

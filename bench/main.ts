@@ -192,6 +192,7 @@ program
   .option("--no-force", "ask only")
   .option("--temperature <number>", "of its answers", Number, 0.3)
   .option("--seed <n>", "of the reports and the sampling", Number, 7)
+  .option("--reports <n>", "up to 12; half of those fit the window", Number, 12)
   .option("--turns <n>", "most that it may take", Number, 60)
   .option("--keep <folder>", "keeps workspace, store and exported run there")
   .action(agent);

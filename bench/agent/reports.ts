@@ -1,4 +1,4 @@
-// The workspace of the agent benchmark: twelve reports of made-up stations, the same for the same seed, of which one
+// The workspace of the agent benchmark: up to twelve reports of made-up stations, the same for the same seed, of which one
 // agent with a window of 8K can hold half. Each gives its station's calibration code once, in its own words, between
 // sentences that do not matter. It also grades what the agent wrote: how many codes are right.
 import { mkdirSync, writeFileSync } from "node:fs";
@@ -22,9 +22,9 @@ const stations = [
 ];
 
 /** Reports of about 3,600 characters, so that one read shows all of one. */
-export function reportsOf(seed: number): Report[] {
+export function reportsOf(seed: number, count = stations.length): Report[] {
   const random = randomOf(seed);
-  return stations.map((station, place) => {
+  return stations.slice(0, count).map((station, place) => {
     const code = String(1000 + Math.floor(9000 * random()));
     const path = `reports/${String(place + 1).padStart(2, "0")}-${station}.md`;
     return { path, station, code, text: textOf(station, code, random) };
@@ -39,7 +39,7 @@ export function taskOf(reports: readonly Report[]): string {
     "end the task with one sentence that says what you did",
   ];
   return [
-    "Twelve stations have each sent a report. A report gives the calibration code of its station, a number of four digits, once and somewhere in its text. Find all twelve codes.",
+    `${reports.length} stations have each sent a report. A report gives the calibration code of its station, a number of four digits, once and somewhere in its text. Find all ${reports.length} codes.`,
     "Work through this list from top to bottom, one call per step; look into the context for the steps that are done, and do the next one:",
     ...steps.map((step, place) => `${place + 1}. ${step}`),
   ].join("\n");

@@ -31,14 +31,18 @@ export interface Tool {
 
 /**
  * auto: the model decides; required: one call or several and nothing else; none: the tools stay in the prompt, and
- * the answer is words; a name: one call of that tool. `parameters` then stand in place of the tool's own for this
- * answer: narrower ones, such as the ids that there are now, while the prompt shows the same tools as ever.
+ * the answer is words; a name: one call of that tool.
  */
-export type ToolChoice =
-  | "auto"
-  | "none"
-  | "required"
-  | { readonly name: string; readonly parameters?: unknown };
+export type ToolChoice = "auto" | "none" | "required" | { readonly name: string };
+
+/**
+ * A tool that an answer may call. `parameters` stand in place of the tool's own for this answer: narrower ones, such
+ * as the ids that there are now, while the prompt shows the same tools as ever.
+ */
+export interface Callable {
+  readonly name: string;
+  readonly parameters?: unknown;
+}
 
 /** What an answer is that calls no tool: any JSON object, or what fits a schema. */
 export type AnswerFormat =
@@ -94,8 +98,8 @@ export interface ChatRequest extends AnswerOptions {
   readonly tools?: readonly Tool[];
   /** Default: "auto". A Chat over HTTP may leave it and the next three to its server. */
   readonly toolChoice?: ToolChoice;
-  /** Names of the tools that may be called; the others stay in the prompt. Default: all. Not with a name above. */
-  readonly allowedTools?: readonly string[];
+  /** The tools that may be called; the others stay in the prompt. Default: all. */
+  readonly callable?: readonly Callable[];
   /** False: one call at most. Default: true. */
   readonly parallelToolCalls?: boolean;
   readonly format?: AnswerFormat;

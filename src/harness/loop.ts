@@ -157,12 +157,13 @@ export class AgentLoop {
   }
 
   #turnOf(open: number): Turn {
-    const { chat, conversation, limits, answer } = this.options;
+    const { chat, conversation, limits, answer, tools } = this.options;
     return {
       conversation,
       chat,
       tools: this.#specs,
       answer: answer ?? {},
+      fresh: (name, made) => tools.find(({ spec }) => spec.name === name)?.fresh?.(made) ?? "any",
       limit: limits.window,
       pending: this.#overhead + open,
       // The final answer has to fit behind whatever comes in now.
@@ -209,19 +210,16 @@ export class AgentLoop {
   }
 }
 
-/** Whether the context has the very same call with the very same result. What was compacted is no longer in it. */
+/** Whether the exchanges just before have the very same call with the very same result. */
 function isRepeated({ history }: Conversation, { name, arguments: json }: ToolCall, text: string): boolean {
-  return history.blocks.some((block) => {
+  for (const block of history.blocks.toReversed()) {
     if (block.kind !== "exchange") return false;
     const [first, ...results] = block.originals.map(({ message }) => message);
-    const calls = first!.toolCalls ?? [];
-    return calls.some(
-      (call) =>
-        call.name === name &&
-        call.arguments === json &&
-        results.some(({ toolCallId, content }) => toolCallId === call.id && content === text),
-    );
-  });
+    const same = first!.toolCalls?.find((call) => call.name === name && call.arguments === json);
+    const result = same && results.find(({ toolCallId }) => toolCallId === same.id)?.content;
+    if (result !== repeatedCall(name)) return result === text;
+  }
+  return false;
 }
 
 function flawOf({ message, finish }: Answer): string | undefined {

@@ -4,7 +4,8 @@ import { z } from "zod";
 import type { AnswerOptions, Message } from "../context/chat.ts";
 import type { RunInfo } from "../context/store.ts";
 import { pocketError } from "../errors.ts";
-import { type NudgeOptions, nudged } from "./nudge.ts";
+import { forced } from "./force.ts";
+import { nudged } from "./nudge.ts";
 import { pocketContext } from "./pocket-context.ts";
 import type { Policy } from "./policy.ts";
 import { react } from "./react.ts";
@@ -26,7 +27,7 @@ const orderSchema = z.object({
   maxTurns: z.number().int().min(1),
   /** From this part of the window on the agent is asked to compact; absent: never. */
   nudge: z.number().gt(0).lt(1).optional(),
-  /** The nudge demands what it asks for. */
+  /** Every answer is a call, and at that part of the window one of compact_block: force.ts. */
   force: z.boolean().optional(),
   /** Names of the tools it is offered; absent: all there are. */
   tools: z.array(z.string()).optional(),
@@ -51,8 +52,7 @@ export function orderOf({ id, settings }: RunInfo): RunOrder {
 export function policyOf({ harness, nudge, force }: Pick<RunOrder, "harness" | "nudge" | "force">): Policy {
   const policy = { pca: pocketContext, react }[harness];
   if (nudge === undefined || harness !== "pca") return policy;
-  const options: NudgeOptions = { share: nudge, force: force === true };
-  return nudged(policy, options);
+  return force === true ? forced(policy, { share: nudge }) : nudged(policy, { share: nudge });
 }
 
 /** The same text for every policy, and behind it the policy's own. */

@@ -4,6 +4,7 @@
 import type { AnswerOptions, Chat, ChatRequest, Message, Tool, ToolCall } from "../context/chat.ts";
 import type { Conversation } from "../context/conversation.ts";
 import type { AgentEvent } from "./events.ts";
+import type { Fresh } from "./tool.ts";
 
 export interface Turn {
   readonly conversation: Conversation;
@@ -12,6 +13,8 @@ export interface Turn {
   readonly tools: readonly Tool[];
   /** Sampling and the like of the agent's calls. */
   readonly answer: AnswerOptions;
+  /** Of the workspace's tools: what calls may still be made, besides those made before; see AgentTool. */
+  readonly fresh: (name: string, made: readonly string[]) => Fresh;
   /** The window in tokens. */
   readonly limit: number;
   /** Tokens beside the history: what the template adds, the open exchange, copies to come. */
@@ -23,7 +26,7 @@ export interface Turn {
 }
 
 /** Kept by Chats that decode under constraints; elsewhere the tools refuse what does not fit. */
-export type Steering = Pick<ChatRequest, "toolChoice" | "allowedTools" | "parallelToolCalls">;
+export type Steering = Pick<ChatRequest, "toolChoice" | "callable" | "parallelToolCalls">;
 
 export interface CallResult {
   readonly text: string;

@@ -7,7 +7,12 @@ export interface AgentTool {
   readonly spec: Tool;
   /** `json`: the arguments as the model wrote them. What it throws is told to the model. */
   run(json: string, signal: AbortSignal): Promise<string>;
+  /** For an agent that is led: which calls it has not made yet. `made`: arguments of earlier calls. Absent: any. */
+  fresh?(made: readonly string[]): Fresh;
 }
+
+/** any: as the tool says; none: all were made; else parameters that leave out what was done. */
+export type Fresh = "any" | "none" | { readonly parameters: unknown };
 
 /** The result for the model. Rejects only when `signal` is aborted, with its reason. */
 export async function runTool(

@@ -5,10 +5,7 @@ import type { AnswerFormat, ChatRequest, Tool, ToolChoice } from "../context/cha
 import { badField } from "./errors.ts";
 import type { ChatBody } from "./schemas.ts";
 
-type Constraints = Pick<
-  ChatRequest,
-  "tools" | "toolChoice" | "allowedTools" | "parallelToolCalls" | "format"
->;
+type Constraints = Pick<ChatRequest, "tools" | "toolChoice" | "callable" | "parallelToolCalls" | "format">;
 
 /**
  * `tools` are those of the body that can be offered. tool_choice none offers none; but a side question on a fork
@@ -22,12 +19,16 @@ export function constraintsOf(body: ChatBody, tools: readonly Tool[]): Constrain
     throw badField("tool_choice", "needs tools to choose from");
   const named = typeof choice === "object" ? [choice.name] : (allowed ?? []);
   const unknown = named.find((name) => !offered.some((tool) => tool.name === name));
-  if (unknown !== undefined) throw badField("tool_choice", `'${unknown}' is none of the tools`);
+  if (unknown !== undefined)
+    throw badField(
+      typeof choice === "object" ? "tool_choice.function.name" : "tool_choice",
+      `'${unknown}' is none of the tools`,
+    );
   const format = formatOf(body.response_format);
   return {
     ...(offered.length > 0 && { tools: offered }),
     ...(choice !== "auto" && (choice !== "none" || silent) && { toolChoice: choice }),
-    ...(allowed && { allowedTools: allowed }),
+    ...(allowed && { callable: allowed.map((name) => ({ name })) }),
     ...(offered.length > 0 && body.parallel_tool_calls === false && { parallelToolCalls: false }),
     ...(format && { format }),
   };

@@ -264,13 +264,13 @@ export class LocalChat implements Chat {
 function callOptions({
   tools = [],
   toolChoice,
-  allowedTools,
+  callable,
   parallelToolCalls,
   format,
 }: ChatRequest): ToolCallOptions | undefined {
   if (tools.length === 0 || toolChoice === "none") return undefined;
   const once = parallelToolCalls === false || typeof toolChoice === "object";
-  const names = allowedTools ?? tools.map(({ name }) => name);
+  const names = (callable ?? tools).map(({ name }) => name);
   // JSON that was asked for may look like a call.
   const tagged = tools.filter(({ strict }) => strict || format).map(({ name }) => name);
   return { names, tagged, ...(once && { callsMax: 1 }) };

@@ -7,10 +7,7 @@ import type { Grammar, Grammars } from "../text/grammar.ts";
 import { grammarSchema } from "../text/schema.ts";
 import type { GrammarPlan } from "../text/xgrammar.ts";
 
-type Constraints = Pick<
-  ChatRequest,
-  "tools" | "toolChoice" | "allowedTools" | "parallelToolCalls" | "format"
->;
+type Constraints = Pick<ChatRequest, "tools" | "toolChoice" | "callable" | "parallelToolCalls" | "format">;
 
 export interface Constrained {
   /** To be disposed by the caller. Absent: the answer is free. */
@@ -61,20 +58,18 @@ interface Callable {
   readonly place: number;
 }
 
-function callableOf(tools: readonly Tool[], { toolChoice, allowedTools }: Constraints): Callable[] {
-  const all = tools.map((tool, place) => ({ tool, place }));
-  if (typeof toolChoice === "object") {
-    const { name, parameters } = toolChoice;
-    const named = all.filter(({ tool }) => tool.name === name);
-    if (named.length === 0) throw noTool(name);
-    return named.map((one) =>
-      parameters === undefined ? one : { ...one, tool: { ...one.tool, parameters } },
-    );
-  }
-  if (!allowedTools) return all;
-  const unknown = allowedTools.find((name) => !tools.some((tool) => tool.name === name));
-  if (unknown !== undefined) throw noTool(unknown);
-  return all.filter(({ tool }) => allowedTools.includes(tool.name));
+function callableOf(tools: readonly Tool[], { toolChoice, callable }: Constraints): Callable[] {
+  const named = typeof toolChoice === "object" ? [toolChoice] : [];
+  const unknown = [...named, ...(callable ?? [])].find(
+    ({ name }) => !tools.some((tool) => tool.name === name),
+  );
+  if (unknown) throw noTool(unknown.name);
+  return tools.flatMap((tool, place) => {
+    const narrower = callable?.find(({ name }) => name === tool.name);
+    if ((callable && !narrower) || named.some(({ name }) => name !== tool.name)) return [];
+    const { parameters = tool.parameters } = narrower ?? {};
+    return [{ tool: { ...tool, parameters }, place }];
+  });
 }
 
 function noTool(name: string): PocketError {

@@ -61,6 +61,7 @@ export class ToolCalls {
   #name = "";
   #arguments = "";
   #onlyCallsYet = true;
+  #calledLast = false;
   #full = false;
   #parts: AnswerPart[] = [];
 
@@ -94,7 +95,8 @@ export class ToolCalls {
     while (this.#advance(true));
     // A call that never came to its arguments is text.
     if (this.#state === "head") this.#content(this.#held.length);
-    if (this.#state === "text" && (this.#held.trim() !== "" || this.#begun === 0))
+    // White space behind a call says nothing; behind text it is text.
+    if (this.#state === "text" && (this.#held.trim() !== "" || !this.#calledLast))
       this.#content(this.#held.length);
     this.#held = "";
     return this.#parts.splice(0);
@@ -277,6 +279,7 @@ export class ToolCalls {
 
   #end(): void {
     const index = this.#ended++;
+    this.#calledLast = true;
     this.#parts.push({ kind: "call-end", index, name: this.#name, arguments: this.#arguments });
   }
 
@@ -284,6 +287,7 @@ export class ToolCalls {
     if (length === 0) return;
     const text = this.#held.slice(0, length);
     this.#parts.push({ kind: "text", text, start: this.#at, end: this.#at + length });
+    this.#calledLast = false;
     if (text.trim() !== "") this.#onlyCallsYet = false;
     this.#drop(length);
   }

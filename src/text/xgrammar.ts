@@ -65,23 +65,36 @@ export function loadXgrammar(): Library {
  * From a plan to a compiled grammar, as text, because it runs in two places. One line, no white space of the
  * model's own: else small models write white space without end.
  */
-const compileText = `
+const compileText = String.raw`
   const compact = [false, -1, undefined, false];
-  if (!plan.frames) return compiler.compileJSONSchema(plan.schemas[0], ...compact);
-  const fit = async (schema) => {
+  const textOf = async (schema) => {
     const grammar = await xgrammar.Grammar.fromJSONSchema(schema, ...compact);
     const text = grammar.toString();
     grammar.dispose();
-    return { type: "grammar", grammar: text };
+    // The library writes constants with escaped slashes, which no model does. Texts are changed, classes are not.
+    const parts = /"(?:[^"\\]|\\.)*"|\[(?:[^\]\\]|\\.)*\]/g;
+    return text.replace(parts, (part) => (part[0] === '"' ? part.replaceAll("\\\\/", "/") : part));
+  };
+  if (!plan.frames) return compiler.compileGrammar(await textOf(plan.schemas[0]));
+  const fit = async (schema) => ({ type: "grammar", grammar: await textOf(schema) });
+  // A grammar's own beginning is its last rule; who reads it as text begins at "root", here a rule of a schema.
+  const rooted = (text) => {
+    const last = text.trim().split("\n").at(-1).split(" ")[0];
+    const parts = /"(?:[^"\\]|\\.)*"|\[(?:[^\]\\]|\\.)*\]|[A-Za-z_]\w*/g;
+    return text.replace(parts, (part) => (part === last ? "root" : part === "root" ? "root_of_schema" : part));
   };
   const tags = [];
   for (const [place, { begin, end }] of plan.frames.entries())
     tags.push({ type: "tag", begin, content: await fit(plan.schemas[place]), end });
   const calls = plan.free
     ? { type: "triggered_tags", triggers: [plan.free], tags, at_least_one: false, stop_after_first: plan.once }
-    : { type: "tags_with_separator", separator: "\\n", tags, at_least_one: true, stop_after_first: plan.once };
-  const format = plan.answer ? { type: "or", elements: [await fit(plan.answer), calls] } : calls;
-  return compiler.compileStructuralTag({ type: "structural_tag", format });
+    : { type: "tags_with_separator", separator: "\n", tags, at_least_one: true, stop_after_first: plan.once };
+  if (!plan.answer) return compiler.compileStructuralTag({ type: "structural_tag", format: calls });
+  // A choice takes no list of tags, so the list goes in as the grammar that it is.
+  const list = await xgrammar.Grammar.fromStructuralTag({ type: "structural_tag", format: calls });
+  const elements = [await fit(plan.answer), { type: "grammar", grammar: rooted(list.toString()) }];
+  list.dispose();
+  return compiler.compileStructuralTag({ type: "structural_tag", format: { type: "or", elements } });
 `;
 
 const AsyncFunction = (async () => {}).constructor as new (

@@ -48,7 +48,7 @@ export function agentOf({ turns, size, compacts, expands }: Habit): (request: Ch
       const chosen = compacts.from === "front" ? ids.slice(0, compacts.blocks) : ids.slice(-compacts.blocks);
       return { text: "I compact.", calls: [call("compact_block", { start: chosen[0], end: chosen.at(-1) })] };
     }
-    return { text: `I read file ${turn}.`, calls: [call("read", { size: size(turn) })] };
+    return { text: `I read file ${turn}.`, calls: [call("read", { size: size(turn), turn })] };
   };
 }
 

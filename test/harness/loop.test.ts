@@ -38,9 +38,11 @@ function agent(script: Script, options: Partial<AgentOptions> = {}) {
   return { chat, conversation, events, loop };
 }
 
+/** Another file each time. */
+let files = 0;
 const reads =
   (size: number, text = "I read.") =>
-  (): Line => ({ text, calls: [call("read", { size })] });
+  (): Line => ({ text, calls: [call("read", { size, file: ++files })] });
 const last = (request: ChatRequest | undefined) => request!.messages.at(-1)!;
 
 describe("the loop", () => {
@@ -64,6 +66,18 @@ describe("the loop", () => {
       ...["turn-started", "answer-finished", "tool-called", "tool-returned", "tool-called", "tool-returned"],
       ...["block-appended", "turn-started", "answer-finished", "block-appended", "run-finished"],
     ]);
+  });
+
+  test("does not give the same result of the same call twice in a row, and says what to do", async () => {
+    const again = { calls: [call("read", { size: 9 })] };
+    const { chat, loop } = agent([again, again, again, reads(5)(), again, { text: "Done." }]);
+    await loop.run();
+    const results = chat.requests.at(-1)!.messages.filter(({ role }) => role === "tool");
+    const texts = results.map(({ content }) => content);
+    const repeated = /very call of read before.* other arguments/;
+    expect(texts[0]).toBe('{"size":9} xxxxxxxxx');
+    expect(texts.map((text) => repeated.test(text))).toEqual([false, true, true, false, false]);
+    expect(texts[4]).toBe(texts[0]);
   });
 
   test("tells the model about unknown tools and failures of tools", async () => {
@@ -268,7 +282,7 @@ describe("the Pocket Context Agent", () => {
 
   test("outlives a window in which ReAct has to stop", async () => {
     const limits = limitsOf(6000);
-    const steps = Array.from({ length: 12 }, reads(500));
+    const steps = Array.from({ length: 14 }, reads(500));
     const plain = agent(Object.assign([...steps, { text: "Done." }]), { limits });
     expect((await plain.loop.run()).outcome).toBe("forced");
 

@@ -110,11 +110,19 @@ describe("the fence", () => {
 });
 
 describe("read", () => {
-  test("numbers the lines and gives the range that was asked for", async () => {
+  test("numbers the lines and begins where it was asked to", async () => {
     expect(await use("read", { path: "a.txt" })).toBe("1\tone\n2\ttwo\n3\tthree");
-    expect(await use("read", { path: "a.txt", start: "2", end: 2 })).toBe(
-      "2\ttwo\n(lines 2 to 2 of 3 in a.txt; go on with start 3)",
+    expect(await use("read", { path: "a.txt", start: "2" })).toBe(
+      "2\ttwo\n3\tthree\n(lines 2 to 3 of 3 in a.txt)",
     );
+  });
+
+  test("says which files are in a folder, by the paths to give", async () => {
+    mkdirSync(join(folder, "many"));
+    for (let number = 10; number < 35; number++) writeFileSync(join(folder, `many/${number}.txt`), "x");
+    const text = await use("read", { path: "many/" });
+    expect(text).toContain("by its whole path: many/10.txt, many/11.txt,");
+    expect(text).toContain("many/29.txt, and 5 more.");
   });
 
   test("parts that go on where the last one ended give every line once", async () => {
@@ -134,8 +142,8 @@ describe("read", () => {
     [{ path: "none.txt" }, "There is no 'none.txt' in the workspace. Use list"],
     [{ path: "src" }, "'src' is a folder"],
     [{ path: "a.txt", start: 9 }, "a.txt has 3 lines; there is none at 9"],
-    [{ path: "a.txt", start: 3, end: 1 }, "are no range"],
-    [{ path: 3 }, "path must be text: {path, start?, end?}"],
+    [{ path: "a.txt", start: 0 }, "There is no line 0"],
+    [{ path: 3 }, "path must be text: {path, start?}"],
     [{ file: "a.txt" }, "There is no argument file"],
     [{}, "path is missing"],
     ["{path", "are not JSON"],

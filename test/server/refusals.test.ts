@@ -64,9 +64,15 @@ const refused: [string, object, string][] = [
     "tool_choice.function.name",
   ],
   [
-    "tools together with a format",
-    { tools: [{ type: "function", function: { name: "f" } }], response_format: { type: "json_object" } },
-    "response_format",
+    "allowed tools that were not offered",
+    {
+      tools: [{ type: "function", function: { name: "f" } }],
+      tool_choice: {
+        type: "allowed_tools",
+        allowed_tools: { mode: "auto", tools: [{ type: "function", function: { name: "g" } }] },
+      },
+    },
+    "tool_choice",
   ],
   ["a forced tool without tools", { tool_choice: "required" }, "tool_choice"],
   ["a stream that is no boolean", { stream: "yes" }, "stream"],

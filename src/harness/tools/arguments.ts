@@ -23,9 +23,11 @@ type Given<Fields extends Readonly<Record<string, Field>>> = {
 export function agentTool<const Fields extends Readonly<Record<string, Field>>>(
   spec: { readonly name: string; readonly description: string; readonly fields: Fields },
   run: (given: Given<Fields>, signal: AbortSignal) => string | Promise<string>,
+  fresh?: AgentTool["fresh"],
 ): AgentTool {
   const { name, description, fields } = spec;
   return {
+    ...(fresh && { fresh }),
     spec: { name, description, parameters: schemaOf(fields) },
     async run(json, signal) {
       try {

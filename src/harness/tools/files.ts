@@ -12,12 +12,14 @@ import {
   writeFileSync,
 } from "node:fs";
 import { dirname, posix } from "node:path";
-import type { AgentTool } from "../tool.ts";
+import type { AgentTool, Fresh } from "../tool.ts";
 import { agentTool, Refused } from "./arguments.ts";
+import { filesUnder } from "./list.ts";
 import type { Workspace } from "./workspace.ts";
 
 /** Larger files are not text that somebody wrote. */
 const fileBytes = 16 * 1024 * 1024;
+const filesNamed = 100;
 /** Paths offered to who reads a folder. */
 const filesShown = 20;
 const path = { type: "string", description: "Path in the workspace, such as src/main.py" } as const;
@@ -43,7 +45,30 @@ export function readTool(workspace: Workspace, most: number): AgentTool {
         throw new Refused(`${path} has ${lines.length} lines; there is none at ${start}.`);
       return numbered(path, lines, start, most);
     },
+    (made) => unread(workspace, made),
   );
+}
+
+/** Files that no call was about, as long as there are few enough to name them all. */
+function unread(workspace: Workspace, made: readonly string[]): Fresh {
+  const read = new Set(made.map(pathIn));
+  const paths: string[] = [];
+  for (const file of filesUnder(workspace.root)) {
+    const path = workspace.name(file);
+    if (!read.has(path) && paths.push(path) > filesNamed) return "any";
+  }
+  if (paths.length === 0) return "none";
+  const properties = { path: { type: "string", enum: paths } };
+  return { parameters: { type: "object", properties, required: ["path"], additionalProperties: false } };
+}
+
+function pathIn(json: string): string | undefined {
+  try {
+    const { path } = JSON.parse(json) as { readonly path?: unknown };
+    return typeof path === "string" ? posix.normalize(path) : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 export function writeTool(workspace: Workspace): AgentTool {

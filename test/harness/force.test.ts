@@ -1,0 +1,113 @@
+// The led agent: what each of its answers has to be, in which order of a task, and how it ends. A scripted model that
+// does the first thing it may shows whether it may do the right things only.
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import type { ChatRequest, ToolCall } from "../../src/context/chat.ts";
+import { checkStore } from "../../src/context/check.ts";
+import { Store } from "../../src/context/store.ts";
+import type { AgentEvent } from "../../src/harness/events.ts";
+import { policyOf } from "../../src/harness/order.ts";
+import { beginRun, driveRun, isAnswered } from "../../src/harness/run.ts";
+import { readTool, writeTool } from "../../src/harness/tools/files.ts";
+import { Workspace } from "../../src/harness/tools/workspace.ts";
+import { count, type Line, ScriptedChat } from "../context/scripted-chat.ts";
+import { order } from "./agents.ts";
+
+let folder: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "pocket-force-"));
+  for (let number = 1; number <= 9; number++)
+    writeFileSync(join(folder, `${number}.txt`), `code ${1000 + number} ${"x".repeat(500)}\n`);
+});
+afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+interface Shape {
+  readonly properties: { readonly [name: string]: { readonly enum?: readonly string[] } };
+}
+
+const names = ({ callable = [] }: ChatRequest) => callable.map(({ name }) => name);
+const choices = ({ callable = [] }: ChatRequest, tool: string, field: string) =>
+  (callable.find(({ name }) => name === tool)?.parameters as Shape | undefined)?.properties[field]?.enum;
+
+/** Reads what is left to be read, compacts what it may when it must, and finishes when nothing is left to read. */
+function obedient(request: ChatRequest, turn: number): Line {
+  if (request.fork) return { text: "Codes were read." };
+  const say = (name: string, given: object): Line => ({
+    calls: [{ id: `c${turn}`, name, arguments: JSON.stringify(given) } satisfies ToolCall],
+  });
+  if (typeof request.toolChoice === "object") {
+    const start = choices(request, "compact_block", "start")![0];
+    return say("compact_block", { start, end: choices(request, "compact_block", "end")!.at(-1), focus: "" });
+  }
+  const path = choices(request, "read", "path")?.[0];
+  return path === undefined ? say("finish", { answer: "Nine codes." }) : say("read", { path });
+}
+
+async function run(script: (request: ChatRequest, turn: number) => Line, window = 6500) {
+  const store = new Store(":memory:");
+  const chat = new ScriptedChat(script);
+  const settings = { ...order, window, maxTurns: 60, nudge: 0.5, force: true };
+  const begun = beginRun(store, { ...settings, task: "Read all." }, count);
+  const workspace = new Workspace(folder);
+  const events: AgentEvent[] = [];
+  const result = await driveRun(begun, {
+    chat,
+    tools: [readTool(workspace, 4000), writeTool(workspace)],
+    signal: new AbortController().signal,
+    onEvent: (event) => events.push(event),
+  });
+  return { requests: chat.requests, result, events, store, conversation: begun.conversation };
+}
+
+describe("the led agent", () => {
+  test("reads each file once, compacts when the window is fuller than its share, and finishes", async () => {
+    const { requests, result, events, store, conversation } = await run(obedient);
+    expect(result).toMatchObject({ outcome: "answered", answer: "Nine codes." });
+    const read = events.flatMap((event) =>
+      event.type === "tool-called" && event.call.name === "read" ? [event.call.arguments] : [],
+    );
+    expect(read).toEqual(Array.from({ length: 9 }, (_, place) => `{"path":"${place + 1}.txt"}`));
+    expect(conversation.archive.records.length).toBeGreaterThanOrEqual(2);
+    expect(checkStore(store.database)).toEqual([]);
+    expect(isAnswered(conversation)).toBe(true);
+    // Tools in the prompt never change, so that its beginning stays resident.
+    expect(new Set(requests.map(({ tools }) => JSON.stringify(tools))).size).toBe(1);
+    const agent = requests.filter(({ fork }) => !fork);
+    expect(agent.every(({ toolChoice }) => toolChoice !== undefined)).toBe(true);
+    store.close();
+  });
+
+  test("may expand only what is archived, and finds its steps behind each request", async () => {
+    const { requests, store } = await run(obedient);
+    const work = requests.filter(({ toolChoice }) => toolChoice === "required");
+    expect(names(work[0]!)).toEqual(["read"]);
+    expect(work[0]!.messages.at(-1)!.content).toBe("Read all.");
+    const last = work.at(-1)!;
+    expect(names(last)).toEqual(["expand_block", "finish", "write"]);
+    expect(choices(last, "expand_block", "tag")).toContain("ctx-0001");
+    expect(last.messages.at(-1)!.content).toMatch(/^\[steps done\]\nread \{"path":"1\.txt"\}\nread /);
+    store.close();
+  });
+
+  test("is asked again after a refused compaction only when the window has filled further", async () => {
+    const stubborn = (request: ChatRequest, turn: number): Line => {
+      if (request.fork) return { text: "", reason: "stop" };
+      return obedient(request, turn);
+    };
+    const { requests, events, store } = await run(stubborn);
+    const demands = requests.filter(({ toolChoice }) => typeof toolChoice === "object").length;
+    expect(events.some(({ type }) => type === "block-compacted")).toBe(false);
+    expect(demands).toBeGreaterThanOrEqual(2);
+    expect(demands).toBeLessThanOrEqual(7);
+    store.close();
+  });
+
+  test("is named, and nobody is led who did not ask for it", () => {
+    expect(policyOf({ harness: "pca", nudge: 0.5, force: true }).name).toBe("pca+force");
+    expect(policyOf({ harness: "pca", nudge: 0.5 }).name).toBe("pca+nudge");
+    expect(policyOf({ harness: "pca" })).toMatchObject({ name: "pca" });
+    expect(policyOf({ harness: "react", nudge: 0.5, force: true }).name).toBe("react");
+  });
+});
