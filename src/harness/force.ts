@@ -42,7 +42,7 @@ export function forced(policy: Policy, { share }: NudgeOptions): Policy {
 }
 
 const demand =
-  "The context is too full to go on. Call compact_block on the blocks that you have finished with; say in focus what the task still needs of them: names, numbers, what is done and what is not.";
+  "The context is too full to go on. Call compact_block on the blocks that you have finished with.";
 
 function usedPart({ conversation, pending, limit }: Turn): number {
   return (conversation.history.tokens + pending) / limit;
@@ -53,8 +53,7 @@ function compaction({ conversation: { history } }: Turn): Steering {
   const ids = catalogOf(history).map(({ id }) => id);
   const half = Math.ceil(ids.length / 2);
   const ranges = { start: ids.slice(0, half), end: ids.slice(half - 1) };
-  const text = { type: "string", maxLength: 200 };
-  const parameters = objectOf({ start: enumOf(ranges.start), end: enumOf(ranges.end), focus: text });
+  const parameters = objectOf({ start: enumOf(ranges.start), end: enumOf(ranges.end) });
   return { toolChoice: { name: compactTool.name }, callable: [{ name: compactTool.name, parameters }] };
 }
 

@@ -121,3 +121,60 @@ test("a strict schema that cannot be had is refused by its path before anything 
     param: "response_format.json_schema.schema.properties.a.$ref",
   });
 });
+
+test("response_format together with tools gives JSON that fits or calls that fit, and nothing else", async () => {
+  const response_format = { type: "json_schema" as const, json_schema: { name: "o", schema, strict: true } };
+  const strict = tools.map((tool) =>
+    tool.type === "function" ? { ...tool, function: { ...tool.function, strict: true } } : tool,
+  );
+  for (let seed = 0; seed < 6; seed++) {
+    const body = { ...base, messages, seed, tools: strict, response_format, parallel_tool_calls: false };
+    const { choices } = await server.client.chat.completions.create(body);
+    const { message, finish_reason } = choices[0]!;
+    const calls = message.tool_calls ?? [];
+    if (calls.length === 0) {
+      expect(finish_reason).toBe("stop");
+      expectFit(message.content!);
+      continue;
+    }
+    expect([finish_reason, message.content]).toEqual(["tool_calls", null]);
+    for (const call of calls) expectFit((call as { function: { arguments: string } }).function.arguments);
+  }
+});
+
+test("allowed_tools leaves the others in the prompt and out of reach", async () => {
+  const only = { type: "function", function: { name: "cancel" } };
+  const create = (tool_choice: object | string) =>
+    server.client.chat.completions.create({
+      ...base,
+      messages,
+      tools,
+      tool_choice,
+      seed: 2,
+      parallel_tool_calls: false,
+      // biome-ignore lint/suspicious/noExplicitAny: a shape that the package's types do not have everywhere
+    } as any) as Promise<ChatCompletion>;
+  const all = await create("required");
+  const some = await create({ type: "allowed_tools", allowed_tools: { mode: "required", tools: [only] } });
+  expect(some.usage!.prompt_tokens).toBe(all.usage!.prompt_tokens);
+  const calls = some.choices[0]!.message.tool_calls!;
+  expect(calls.map((call) => (call as { function: { name: string } }).function.name)).toEqual(["cancel"]);
+});
+
+test("a schema that nobody relies on gives way, and the answer says so", async () => {
+  const strange = { type: "object", properties: { a: { $ref: "#/$defs/none" } } };
+  const long = { type: "object", properties: { a: { type: "string", maxLength: 5000 } }, required: ["a"] };
+  const create = async (schema: object) => {
+    const response_format = { type: "json_schema", json_schema: { name: "o", schema } };
+    const body = { ...base, messages, max_tokens: 30, seed: 1, response_format };
+    // biome-ignore lint/suspicious/noExplicitAny: `pocket` is ours
+    return (await server.client.chat.completions.create(body as any)) as any;
+  };
+  expect((await create(strange)).pocket.warnings).toEqual([
+    'The schema in response_format.json_schema.schema.properties.a.$ref is not enforced as it stands: "#/$defs/none" is not in the schema. Any JSON object was allowed there.',
+  ]);
+  expect((await create(long)).pocket.warnings).toEqual([
+    expect.stringMatching(/properties\.a\.maxLength are ignored\. The rest of it is enforced\.$/),
+  ]);
+  expect((await create(schema)).pocket).not.toHaveProperty("warnings");
+});

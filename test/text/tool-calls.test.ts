@@ -195,6 +195,16 @@ const fragment = fc.oneof(
     .chain((text) => fc.nat(text.length).map((length) => text.slice(0, length))),
 );
 
+it("names that count in their tag only are text elsewhere", () => {
+  const call = '{"name": "ls", "arguments": {}}';
+  const forms = [`<tool_call>\n${call}\n</tool_call>`, call, `\`\`\`json\n${call}\n\`\`\``, `<tools>${call}</tools>`];
+  const found = (tagged: string[]) => forms.map((form) => read([form], { tagged }).calls.length);
+  expect(found([])).toEqual([1, 1, 1, 1]);
+  expect(found(["ls"])).toEqual([1, 0, 0, 0]);
+  expect(found(["read_file"])).toEqual([1, 1, 1, 1]);
+  expect(read([call], { tagged: ["ls"] }).text).toBe(call);
+});
+
 it("the result does not depend on how the answer was broken up", () => {
   fc.assert(
     fc.property(
