@@ -1,11 +1,13 @@
 // Agent runs over HTTP: off unless asked for, never without a key unless asked for, watched, left, cancelled, and
 // no business of another key.
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { pathToFileURL } from "node:url";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { packageRoot } from "../../src/commands/package-root.ts";
 import type { ChatEvent, ChatRequest } from "../../src/context/chat.ts";
 import { Store } from "../../src/context/store.ts";
 import { LiveRuns } from "../../src/harness/live-runs.ts";
@@ -38,13 +40,17 @@ class AgentBackend extends ScriptedBackend {
 
 async function serve(
   script: ConstructorParameters<typeof AgentBackend>[0],
-  options: Partial<ServerOptions> & { readonly withoutKey?: boolean; readonly off?: boolean } = {},
+  options: Partial<ServerOptions> & {
+    readonly withoutKey?: boolean;
+    readonly off?: boolean;
+    readonly mcp?: readonly string[];
+  } = {},
 ) {
   const backend = new AgentBackend(script);
   const store = new Store(join(folder, "runs.sqlite"));
   const workspaces = join(folder, "workspaces");
-  const runs = new LiveRuns({ store, count, model: "tiny", context: 50_000, workspaces });
-  const { withoutKey = false, off = false, ...more } = options;
+  const { withoutKey = false, off = false, mcp = [], ...more } = options;
+  const runs = new LiveRuns({ store, count, model: "tiny", context: 50_000, workspaces, mcp });
   const app = buildServer(backend, {
     ...serverOptions,
     ...(off ? {} : { agent: { runs, withoutKey } }),
@@ -214,4 +220,35 @@ test.each([
   const { json } = await serve(() => writes, { withoutKey: true });
   const { status, body: answer } = await json("POST", "", body);
   expect([status, answer.error.param]).toEqual([400, param]);
+});
+
+test("have the tools of the MCP servers that the server was started with, and no request names others", async () => {
+  const sdk = pathToFileURL(
+    join(packageRoot(), "node_modules/@modelcontextprotocol/sdk/dist/esm/server/"),
+  ).href;
+  const lines = [
+    `import { McpServer } from "${sdk}mcp.js";`,
+    `import { StdioServerTransport } from "${sdk}stdio.js";`,
+    'const server = new McpServer({ name: "clock", version: "1" });',
+    'server.registerTool("tell", {}, async () => ({ content: [{ type: "text", text: "half past nine" }] }));',
+    "await server.connect(new StdioServerTransport());",
+  ];
+  writeFileSync(join(folder, "clock.mjs"), lines.join("\n"));
+  const asks: Line = { text: "", calls: [{ id: "1", name: "clock_tell", arguments: "{}" }] };
+  const { ask, json } = await serve((_, turn) => (turn === 0 ? asks : { text: "It is late." }), {
+    withoutKey: true,
+    mcp: [`clock=${process.execPath} ${join(folder, "clock.mjs")}`],
+  });
+  const { response } = await ask("POST", "", { task: "What time is it?" });
+  const events = await eventsOf(response);
+  expect(events.find(({ type }) => type === "tool-returned")).toMatchObject({ text: "half past nine" });
+  expect(events.at(-1)).toMatchObject({ type: "run-finished", answer: "It is late." });
+  const named = await json("POST", "", { task: "Go.", mcp: ["x=/bin/true"] });
+  expect(named.status).toBe(400);
+});
+
+test("end with a sentence when an MCP server of theirs cannot be used", async () => {
+  const { ask } = await serve(() => ({ text: "Never." }), { withoutKey: true, mcp: ["gone=/none/such"] });
+  const events = await eventsOf((await ask("POST", "", { task: "Go." })).response);
+  expect(events.at(-1)).toMatchObject({ type: "run-stopped", code: "MCP_FAILED" });
 });
