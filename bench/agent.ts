@@ -98,6 +98,7 @@ class Table {
   readonly #rows: Report;
   #calls: string[] = [];
   #told: string[] = [];
+  #shown = 0;
   /** Compactions that were refused, and results that were not given again. */
   refused = 0;
 
@@ -128,7 +129,9 @@ class Table {
   #row(): void {
     const { turns, tally, compression } = this.report;
     const turn = turns.at(-1);
-    if (!turn) return;
+    // An answer that came in a call is an exchange of its own, and no turn.
+    if (!turn || turn.turn === this.#shown) return;
+    this.#shown = turn.turn;
     const { input, kept, relocated, computed, prefixOnly, output, ms } = turn;
     const what = (this.#calls.join("; ") || "answer").replace(/[|\s]+/g, " ");
     const compressor = this.#told.some((line) => line.startsWith("ctx-")) ? compression.computed : 0;

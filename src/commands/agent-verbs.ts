@@ -58,7 +58,7 @@ function runVerb(program: Command, verbs: Verbs): void {
       "--nudge [share]",
       "ask it once to compact from this part of the window on (not the article's) [off; 0.6]",
     )
-    .option("--force", "with --nudge: demand the compaction, and keep its tools away until then [off]")
+    .option("--force", "with --nudge: every answer a call, read all files first, compact on demand [off]")
     .option("--tools <names...>", "tools that it is offered, such as read write [all of them]")
     .option("--mcp <name=server...>", "MCP servers whose tools it may use: a command or URL each [none]")
     .option("--id <name>", "name of the run [made up]")

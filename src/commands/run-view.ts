@@ -18,6 +18,8 @@ export class RunView {
   #text = "";
   #used = 0;
   #isDrawn = false;
+  /** The turn whose line is written. */
+  #shown = 0;
 
   constructor(
     private readonly sink: ViewSink,
@@ -78,7 +80,9 @@ export class RunView {
 
   #exchange(block: string): void {
     const turn = this.#report.turns.at(-1);
-    if (!turn) return;
+    // An answer that came in a call is an exchange of its own, and no turn.
+    if (!turn || turn.turn === this.#shown) return;
+    this.#shown = turn.turn;
     const { input, kept, relocated, computed, ms } = turn;
     const what = this.#calls.length > 0 ? this.#calls.map(callLine).join("; ") : oneLine(this.#text);
     const bill = `kept ${format(kept)}, relocated ${format(relocated)}, computed ${format(computed)}`;

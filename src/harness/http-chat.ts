@@ -81,7 +81,7 @@ export class HttpChat implements Chat {
 }
 
 function plain(request: ChatRequest): ChatRequest {
-  const { session, reuse, repair, forget, fork, topK, minP, repetitionPenalty, ...rest } = request;
+  const { session, reuse, repair, forget, fork, topK, minP, repetitionPenalty, callable, ...rest } = request;
   return rest;
 }
 

@@ -12,7 +12,9 @@ export function wireRequest(model: string, request: ChatRequest): object {
     stream_options: { include_usage: true },
     ...given({
       tools: tools?.map((tool) => ({ type: "function", function: tool })),
-      tool_choice: tools && wireChoice(request.toolChoice),
+      tool_choice: tools && wireChoice(request),
+      parallel_tool_calls: tools && request.parallelToolCalls,
+      response_format: wireFormat(request.format),
       max_tokens: maxTokens,
       stop,
       temperature: request.temperature,
@@ -28,8 +30,19 @@ export function wireRequest(model: string, request: ChatRequest): object {
   };
 }
 
-function wireChoice(choice: ChatRequest["toolChoice"]): unknown {
-  return typeof choice === "object" ? { type: "function", function: { name: choice.name } } : choice;
+/** Which parameters a tool has for this answer alone has no place on the wire. */
+function wireChoice({ toolChoice, callable }: ChatRequest): unknown {
+  const named = ({ name }: { readonly name: string }) => ({ type: "function", function: { name } });
+  if (typeof toolChoice === "object") return named(toolChoice);
+  if (!callable || toolChoice === "none") return toolChoice;
+  const allowed = { mode: toolChoice ?? "auto", tools: callable.map(named) };
+  return { type: "allowed_tools", allowed_tools: allowed };
+}
+
+function wireFormat(format: ChatRequest["format"]): unknown {
+  if (format?.type !== "json_schema") return format;
+  const { schema, strict } = format;
+  return { type: "json_schema", json_schema: { name: "answer", schema, strict } };
 }
 
 export interface ChunkUsage {

@@ -44,6 +44,10 @@ describe("on our own server", () => {
     session: "agent-1",
     reuse: "prefix",
     repair: "assistant",
+    toolChoice: "required",
+    callable: [{ name: "ls" }],
+    parallelToolCalls: false,
+    format: { type: "json_schema", schema: { type: "object" }, strict: true },
   };
 
   test("a request arrives as it was sent, and the bill comes back", async () => {

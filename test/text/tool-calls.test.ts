@@ -197,7 +197,12 @@ const fragment = fc.oneof(
 
 it("names that count in their tag only are text elsewhere", () => {
   const call = '{"name": "ls", "arguments": {}}';
-  const forms = [`<tool_call>\n${call}\n</tool_call>`, call, `\`\`\`json\n${call}\n\`\`\``, `<tools>${call}</tools>`];
+  const forms = [
+    `<tool_call>\n${call}\n</tool_call>`,
+    call,
+    `\`\`\`json\n${call}\n\`\`\``,
+    `<tools>${call}</tools>`,
+  ];
   const found = (tagged: string[]) => forms.map((form) => read([form], { tagged }).calls.length);
   expect(found([])).toEqual([1, 1, 1, 1]);
   expect(found(["ls"])).toEqual([1, 0, 0, 0]);
