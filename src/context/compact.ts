@@ -2,7 +2,7 @@
 // wrong with a selection is found before the compressor is called, everything that can be wrong with a summary
 // before anything is changed, and told to the model as text with the numbers.
 import { isErrorCode, PocketError } from "../errors.ts";
-import { type BlockId, isBlockId, tokensOf } from "./block.ts";
+import { type BlockId, isBlockId, messagesOf, tokensOf } from "./block.ts";
 import { blockLabel, catalogOf, format, protection } from "./catalog.ts";
 import { type Compression, type CompressionTask, type Compressor, instruction } from "./compressor.ts";
 import type { Compaction, Conversation, Range } from "./conversation.ts";
@@ -30,6 +30,8 @@ export interface CompactOutcome extends ToolOutcome<Compacted> {
 
 /** A summary may have a quarter of what it replaces, between these; and no more than this part of the window. */
 const summaryTokens = { least: 64, most: 1024, windowPart: 1 / 16 };
+/** Characters of the request that a compressor is reminded of. */
+const requestMost = 300;
 /** Operating errors that say that this call was too much now; the conversation can go on without it. */
 const passing: readonly string[] = ["CONTEXT_LENGTH_EXCEEDED", "CACHE_FULL", "CACHE_TOO_SMALL", "QUEUE_FULL"];
 
@@ -101,7 +103,7 @@ function taskOf(
   if (memory.tokens >= tokens) return noGain(range, tokens, memory.tokens);
   const { least, most, windowPart } = summaryTokens;
   const maxTokens = Math.max(least, Math.min(most, Math.floor(limit * windowPart), Math.floor(tokens / 4)));
-  const about = { opening: blockLabel(first), focus, maxTokens };
+  const about = { opening: blockLabel(first), request: requestOf(history), focus, maxTokens };
   const messages = history.messages(end);
   const prompt = tokensOf(messages, history.count) + history.count(instruction(about));
   if (prompt + maxTokens > limit) {
@@ -110,6 +112,14 @@ function taskOf(
     };
   }
   return { messages, ...about, signal };
+}
+
+/** The beginning of the latest request: a small model looks no further back than its last message. */
+function requestOf({ blocks }: Conversation["history"]): string | undefined {
+  const block = blocks.findLast((one) => one.kind === "request" && !one.origin);
+  const text = block && messagesOf(block)[0]!.content.replace(/\s+/g, " ").trim();
+  if (!text) return undefined;
+  return text.length > requestMost ? `${text.slice(0, requestMost)}…` : text;
 }
 
 async function compress(options: CompactOptions, task: CompressionTask): Promise<Compression | Refusal> {

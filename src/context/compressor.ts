@@ -23,6 +23,8 @@ export interface CompressionTask {
   readonly messages: readonly Message[];
   /** How the catalog labels the first selected block. Ids would be no help: the messages carry none. */
   readonly opening: string;
+  /** What the user asked for last, or the beginning of it: what a summary is for. */
+  readonly request?: string | undefined;
   /** What the agent wants the summary to dwell on. */
   readonly focus?: string | undefined;
   readonly maxTokens: number;
@@ -75,13 +77,14 @@ export class Compressor {
 
 /** The last message of a call; `fault` says what was wrong with the answer before. */
 export function instruction(
-  { opening, focus, maxTokens }: Omit<CompressionTask, "messages" | "signal">,
+  { opening, request, focus, maxTokens }: Omit<CompressionTask, "messages" | "signal">,
   fault?: string,
 ): Message {
   const lines = [
     `Summarize, in your own words, the last part of the conversation above: it begins with "${opening}" and goes on to here.`,
     "Your summary will take the place of that part. Write down what later work may need: what was done and decided and why, facts with exact names, paths, numbers and short quotations, errors met, what is still open. Leave out what was said before that part.",
     `State only what is above; do not guess. Write plain sentences, no code block, no tool calls, no preface; stay below ${maxTokens} tokens.`,
+    ...(request ? [`What it is for is this request of the user; keep every fact that answers it: ${request}`] : []),
     ...(focus ? [`The agent asks to keep in particular: ${focus}`] : []),
     ...(fault
       ? [`An earlier attempt was not usable because it ${fault}. Answer with the text of the summary alone.`]

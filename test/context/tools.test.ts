@@ -73,7 +73,7 @@ describe("compact_block refuses, with the history unchanged,", () => {
   test("a range whose compressor call would overflow the window, with the numbers", async () => {
     const conversation = filled(4);
     const text = await refusal('{"start":"b001","end":"b003"}', conversation, 1200);
-    expect(text).toMatch(/would read [\d,]+ tokens and needs 190 for its answer; the window has 1,200/);
+    expect(text).toMatch(/would read [\d,]+ tokens and needs 75 for its answer; the window has 1,200/);
   });
 
   test("a block that went into an archive, naming the tag", async () => {
