@@ -84,7 +84,9 @@ export function instruction(
     `Summarize, in your own words, the last part of the conversation above: it begins with "${opening}" and goes on to here.`,
     "Your summary will take the place of that part. Write down what later work may need: what was done and decided and why, facts with exact names, paths, numbers and short quotations, errors met, what is still open. Leave out what was said before that part.",
     `State only what is above; do not guess. Write plain sentences, no code block, no tool calls, no preface; stay below ${maxTokens} tokens.`,
-    ...(request ? [`What it is for is this request of the user; keep every fact that answers it: ${request}`] : []),
+    ...(request
+      ? [`What it is for is this request of the user; keep every fact that answers it: ${request}`]
+      : []),
     ...(focus ? [`The agent asks to keep in particular: ${focus}`] : []),
     ...(fault
       ? [`An earlier attempt was not usable because it ${fault}. Answer with the text of the summary alone.`]

@@ -127,6 +127,8 @@ describe("a run", () => {
     [{ harness: "none" }, "--harness is pca or react"],
     [{ maxTurns: "many" }, "--max-turns"],
     [{ nudge: "2" }, "--nudge is a part of the window"],
+    [{ force: true }, "--force needs --nudge"],
+    [{ tools: ["read", "telepathy"] }, "There is no tool 'telepathy' for this run; there are: read, list"],
     [{ window: "200k" }, "--window 200k is more than the 100000 tokens"],
     [{ window: "big" }, "--window is a number of tokens"],
     [{ workspace: "/none" }, "The workspace /none is not there"],
