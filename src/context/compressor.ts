@@ -105,6 +105,6 @@ function faultOf({ message, finish }: Answer, summary: string, maxTokens: number
   if (message.toolCalls || finish.reason === "tool_calls" || /^(<tool_call>|<\|tool_call)/.test(summary)) {
     return "called a tool";
   }
-  if (finish.reason === "length") return `did not end within ${maxTokens} tokens`;
+  if (finish.reason === "length") return `did not end within ${maxTokens} tokens (six sentences are enough)`;
   return summary === "" ? "was empty" : undefined;
 }
