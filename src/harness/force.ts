@@ -3,6 +3,7 @@
 // tool, those first that know of something no call was about, a file not read, and `finish` ends the task. The calls made stand behind each request,
 // since compactions take them out of sight. This is ours and not the article's, whose agent decides alone; it is off
 // unless a run asks for it, and named in the numbers.
+import type { Original } from "../context/block.ts";
 import { catalogOf } from "../context/catalog.ts";
 import type { Callable, Message, Tool, ToolCall } from "../context/chat.ts";
 import type { Conversation } from "../context/conversation.ts";
@@ -76,25 +77,44 @@ function work({ conversation, tools, fresh }: Turn): Steering {
   return { toolChoice: "required", callable: unseen.length > 0 ? unseen : rest, parallelToolCalls: false };
 }
 
-/** Tags whose originals are not in the context. */
-function expansion({ history, archive }: Conversation): Callable[] {
-  const shown = new Set(history.blocks.flatMap((block) => ("origin" in block ? [block.origin?.tag] : [])));
-  const tags = archive.tags.filter((tag) => !shown.has(tag));
+/**
+ * Tags that own work and were not expanded yet: each once, and none that compacting copies has made, or an agent could
+ * expand and compact the same range for ever.
+ */
+function expansion(conversation: Conversation): Callable[] {
+  const calls = originalsOf(conversation).flatMap(({ message }) => message.toolCalls ?? []);
+  const expanded = calls.filter(({ name }) => name === expandTool.name).map(({ arguments: json }) => json);
+  const tags = conversation.archive.records
+    .filter(({ tag }) => !expanded.some((json) => json.includes(tag)))
+    .filter(({ parts }) => parts.some((part) => part.kind === "owned" && isWork(part.originals)))
+    .map(({ tag }) => tag);
   if (tags.length === 0) return [];
   return [{ name: expandTool.name, parameters: objectOf({ tag: enumOf(tags) }) }];
 }
 
-/** The calls that the conversation has had, archived ones too, in order; those for the context are left out. */
-function callsMade({ history, archive }: Conversation): ToolCall[] {
+function isWork(originals: readonly Original[]): boolean {
+  return originals.some(({ message }) => message.toolCalls?.some(({ name }) => !isOfContext(name)));
+}
+
+function isOfContext(name: string): boolean {
+  return name === compactTool.name || name === expandTool.name;
+}
+
+/** The calls that the conversation has had, those for the context left out. */
+function callsMade(conversation: Conversation): ToolCall[] {
+  return originalsOf(conversation)
+    .flatMap(({ message }) => message.toolCalls ?? [])
+    .filter(({ name }) => !isOfContext(name));
+}
+
+/** All messages there were, archived ones too, in order. */
+function originalsOf({ history, archive }: Conversation): Original[] {
   const archived = archive.records.flatMap(({ parts }) => parts);
   const originals = [
     ...archived.flatMap((part) => (part.kind === "owned" ? part.originals : [])),
     ...history.blocks.flatMap((block) => (block.kind === "memory" || block.origin ? [] : block.originals)),
   ];
-  return originals
-    .sort((one, other) => one.id - other.id)
-    .flatMap(({ message }) => message.toolCalls ?? [])
-    .filter(({ name }) => name !== compactTool.name && name !== expandTool.name);
+  return originals.sort((one, other) => one.id - other.id);
 }
 
 function stepsMessage(conversation: Conversation): Message | undefined {

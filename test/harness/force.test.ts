@@ -91,6 +91,18 @@ describe("the led agent", () => {
     store.close();
   });
 
+  test("may expand each tag once, so that expanding and compacting comes to an end", async () => {
+    const greedy = (request: ChatRequest, turn: number): Line => {
+      const tag = choices(request, "expand_block", "tag")?.[0];
+      if (request.fork || tag === undefined) return obedient(request, turn);
+      return { calls: [{ id: `c${turn}`, name: "expand_block", arguments: JSON.stringify({ tag }) }] };
+    };
+    const { result, events, store } = await run(greedy);
+    expect(result.outcome).toBe("answered");
+    expect(events.some(({ type }) => type === "block-expanded")).toBe(true);
+    store.close();
+  });
+
   test("is asked again after a refused compaction only when the window has filled further", async () => {
     const stubborn = (request: ChatRequest, turn: number): Line => {
       if (request.fork) return { text: "", reason: "stop" };
