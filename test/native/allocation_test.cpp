@@ -1,5 +1,5 @@
 // What a step may not do: ask for memory once its scratch has grown. Counts every `new` of the process while a warm
-// attention pass or a warm sampler runs, on whatever thread. Knows nothing of ONNX Runtime, whose arena is its own.
+// attention pass, linear layer or sampler runs, on whatever thread. Knows nothing of ONNX Runtime, whose arena is its own.
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -7,6 +7,7 @@
 
 #include "attention_scene.h"
 #include "check.h"
+#include "linear_scene.h"
 #include "sampler_row.h"
 
 namespace {
@@ -32,6 +33,14 @@ void* operator new(std::size_t bytes) { return counted(bytes); }
 void* operator new[](std::size_t bytes) { return counted(bytes); }
 void* operator new(std::size_t bytes, std::align_val_t alignment) { return countedAligned(bytes, alignment); }
 void* operator new[](std::size_t bytes, std::align_val_t alignment) { return countedAligned(bytes, alignment); }
+// All forms together: one that stayed the library's would meet our delete.
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  news++;
+  return std::malloc(bytes > 0 ? bytes : 1);
+}
+void* operator new[](std::size_t bytes, const std::nothrow_t& tag) noexcept { return operator new(bytes, tag); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
@@ -82,6 +91,26 @@ TEST("a warm attention pass asks for no memory beyond its three loops, on every 
       scene.sequences.erase(scene.sequences.begin());
       scene.packBatch();
       CHECK(newsDuring(pass) <= kLoops);
+    }
+}
+
+TEST("warm linear layers ask for no memory, with many rows, few or none, whatever the activations") {
+  const scene::Layer gate(BlockFormat::kQ4_K, 40, 512, 5), up(BlockFormat::kQ6_K, 40, 512, 6);
+  std::mt19937 random(7);
+  const std::vector<float> x = scene::randomRows(70, 512, random);
+  std::vector<float> out(70 * 40), other(70 * 40);
+  const LinearOutput outputs[] = {{gate.weight(), gate.bias.data(), out.data()}, {up.weight(), nullptr, other.data()}};
+  const ParallelFor inOrder = scene::oneThread();
+  for (const Isa isa : supportedIsas())
+    for (const Activations activations : {Activations::kInt8, Activations::kF32}) {
+      const auto linear = makeLinear(isa, 2);
+      const auto run = [&](int rows, Combine combine) {
+        return newsDuring([&] { linear->run(x.data(), rows, outputs, 2, combine, activations, inOrder); });
+      };
+      CHECK(run(70, Combine::kSwiGlu) > 0);  // the first one finds no scratch
+      run(70, Combine::kNone);
+      for (const int rows : {70, 3, 1, 0})
+        for (const Combine combine : {Combine::kSwiGlu, Combine::kNone}) CHECK_EQ(run(rows, combine), 0);
     }
 }
 
