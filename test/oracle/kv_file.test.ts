@@ -39,9 +39,10 @@ describe("a saved sequence", () => {
       expect(other.sequence(back)).toEqual(own.sequence(id));
       expect(other.sequence(back)).toMatchObject({ length: 273, exactLength: 63, deltas: 2 });
       other.check();
-      // The slots lie otherwise than they did, so sums over them run in another order.
+      // The slots lie otherwise than they did, so sums over them run in another order, and the kernel of 16-bit
+      // products rounds its weights relative to another score.
       const far = async () => distance(await nextLogprobs(other, back), await nextLogprobs(own, id));
-      expect(await far()).toBeLessThan(kvType === "bf16" ? 1e-3 : 2e-5);
+      expect(await far()).toBeLessThan({ f32: 2e-5, f16: 5e-3, bf16: 5e-3, int8: 1e-3 }[kvType]);
       await edit(other, back, [{ start: 10, end: 20, tokens: tokensOf(9, 8) }]);
       await edit(own, id, [{ start: 10, end: 20, tokens: tokensOf(9, 8) }]);
       expect(await far()).toBeLessThan(kvType === "f32" ? 2e-5 : 0.02);
