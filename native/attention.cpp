@@ -10,6 +10,7 @@
 
 #include "attention_job.h"
 #include "attention_plan.h"
+#include "amx.h"
 #include "error.h"
 
 namespace pocket {
@@ -175,7 +176,8 @@ AttendFunction attendFor(Isa isa) {
 #ifdef __x86_64__
     case Isa::kAvx2: return attendAvx2;
     case Isa::kAvx512: return attendAvx512;
-    case Isa::kAvx512Bf16: return attendAvx512Bf16;
+    case Isa::kAvx512Bf16:
+    case Isa::kAmx: return attendAvx512Bf16;
 #else
     default: break;
 #endif
@@ -191,6 +193,7 @@ const char* name(Isa isa) {
     case Isa::kAvx2: return "avx2";
     case Isa::kAvx512: return "avx512";
     case Isa::kAvx512Bf16: return "avx512bf16";
+    case Isa::kAmx: return "amx";
   }
   return "unknown";
 }
@@ -204,8 +207,9 @@ std::vector<Isa> supportedIsas() {
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   if (avx2) isas.push_back(Isa::kAvx2);
   if (avx512) isas.push_back(Isa::kAvx512);
-  if (avx512 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni"))
-    isas.push_back(Isa::kAvx512Bf16);
+  const bool pairs = avx512 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
+  if (pairs) isas.push_back(Isa::kAvx512Bf16);
+  if (pairs && hasAmx()) isas.push_back(Isa::kAmx);
 #endif
   return isas;
 }

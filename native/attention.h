@@ -18,9 +18,10 @@ namespace pocket {
 // Runs body(0) … body(count - 1), in any order and on any thread; returns when all are done.
 using ParallelFor = std::function<void(int count, const std::function<void(int)>& body)>;
 
-enum class Isa : uint8_t { kPortable, kAvx2, kAvx512, kAvx512Bf16 };
+// Each has what those before it have. kAmx is for linear layers; attention runs as with kAvx512Bf16.
+enum class Isa : uint8_t { kPortable, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 const char* name(Isa isa);
-// Those this machine can run, slowest first; kPortable always.
+// Those this machine can run, slowest first; kPortable always. The first call may ask the system for AMX (amx.h).
 std::vector<Isa> supportedIsas();
 
 struct AttentionShape {

@@ -51,13 +51,16 @@ class BlockLinear final : public Linear {
     check(x, rows, outputs, count, combine);
     if (rows == 0) return;
     const bool few = activations == Activations::kInt8 && rows <= kernel_.streamRows * kStreamTiles;
-    cutRows(rows, few ? kernel_.streamRows : kernel_.tileRows);
-    Job job{outputs, count, outputs[0].weight.columns, combine == Combine::kSwiGlu, few, activations};
+    const bool floats = activations == Activations::kF32;
+    const int tileRows = few ? kernel_.streamRows : floats ? kernel_.floatRows : kernel_.tileRows;
+    cutRows(rows, tileRows);
+    Job job{outputs, count, outputs[0].weight.columns, combine == Combine::kSwiGlu, few, tileRows, activations};
     prepare(x, rows, job, parallelFor);
     cutPieces(job);
     const int pieces = static_cast<int>(pieces_.size());
     std::atomic<int> next{0};
     const auto drain = [&](int thread) {
+      const Entered entered(kernel_, !few && !floats);
       for (int i = next++; i < pieces; i = next++) compute(job, pieces_[i], scratch_[thread]);
     };
     forEach(std::min(threads_, pieces), parallelFor, drain);
@@ -70,7 +73,25 @@ class BlockLinear final : public Linear {
     int columns;
     bool paired;  // outputs 0 and 1 make one result
     bool few;
+    int tileRows;  // at most
     Activations activations;
+  };
+
+  // A thread on which the kernel multiplies.
+  class Entered {
+   public:
+    Entered(const LinearKernel& kernel, bool multiplies) : kernel_(kernel), multiplies_(multiplies) {
+      if (multiplies_ && kernel_.enter != nullptr) kernel_.enter();
+    }
+    ~Entered() {
+      if (multiplies_ && kernel_.leave != nullptr) kernel_.leave();
+    }
+    Entered(const Entered&) = delete;
+    Entered& operator=(const Entered&) = delete;
+
+   private:
+    const LinearKernel& kernel_;
+    bool multiplies_;
   };
 
   // By reference, because a function of many variables would be copied to new memory.
@@ -123,7 +144,7 @@ class BlockLinear final : public Linear {
   }
 
   void growRounded(const Job& job, int64_t groups) const {
-    codes_.grow(groups * kGroupColumns);
+    codes_.grow((groups + kMostTileRows) * kGroupColumns);  // a kernel may read rows past a tile's end
     scales_.grow(groups);
     for (int e = 0; e < kExtras; e++) wanted_[e] = false;
     for (int i = 0; i < job.count; i++) wanted_[static_cast<int>(extraOf(job.outputs[i].weight.format))] = true;
@@ -166,7 +187,7 @@ class BlockLinear final : public Linear {
     const int most = static_cast<int>(std::max<int64_t>(1, panels / wanted));
     int blocks = 1;
     if (!job.few) {
-      blocks = (tileCount * kernel_.tileRows + kBlockRows - 1) / kBlockRows;
+      blocks = (tileCount * job.tileRows + kBlockRows - 1) / kBlockRows;
       if (threads_ > 1 && panels * blocks < wanted)
         blocks = static_cast<int>(std::min<int64_t>(tileCount, (wanted + panels - 1) / panels));
     }
@@ -275,8 +296,12 @@ std::unique_ptr<Linear> makeLinear(Isa isa, int threads) {
   const std::vector<Isa> isas = supportedIsas();
   if (std::find(isas.begin(), isas.end(), isa) == isas.end())
     throw error("BAD_ARGUMENT", "this machine cannot run the %s kernel", name(isa));
+  return makeLinear(linearKernelFor(isa), threads);
+}
+
+std::unique_ptr<Linear> makeLinear(const LinearKernel& kernel, int threads) {
   if (threads < 1) throw error("BAD_ARGUMENT", "linear layers on %d threads: give one or more", threads);
-  return std::make_unique<BlockLinear>(linearKernelFor(isa), threads);
+  return std::make_unique<BlockLinear>(kernel, threads);
 }
 
 }  // namespace pocket

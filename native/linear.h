@@ -10,6 +10,8 @@
 
 namespace pocket {
 
+struct LinearKernel;  // linear_job.h
+
 struct LinearWeight {
   const uint8_t* panels = nullptr;  // panelBytes(format, rows, columns) bytes, any alignment
   int rows = 0;                     // of W: columns of the result
@@ -40,14 +42,18 @@ class Linear {
   // largest call so far: one call at a time.
   virtual void run(const float* x, int rows, const LinearOutput* outputs, int count, Combine combine,
                    Activations activations, const ParallelFor& parallelFor) const = 0;
-  // The kernel that runs: "portable", "avx2", "avx512vnni", …
+  // The kernel that runs: "portable", "avx2", "avx512vnni", "amx", …
   virtual const char* kernel() const = 0;
 };
 
 // `threads` is how many bodies of a ParallelFor may run at once. Throws BAD_ARGUMENT when the isa is not supported
-// here. Both AVX-512 values take the VNNI kernel where the processor has it, else the AVX2 one; on 64-bit ARM
+// here. Both AVX-512 values take the VNNI kernel where the processor has it, else the AVX2 one; kAmx multiplies many
+// rows in tiles, with the bits of the VNNI kernel; on 64-bit ARM
 // kPortable takes the dot product of bytes where the processor has it.
 std::unique_ptr<Linear> makeLinear(Isa isa, int threads);
+
+// With a kernel of the caller's, which outlives the result. For tests.
+std::unique_ptr<Linear> makeLinear(const LinearKernel& kernel, int threads);
 
 // The same result by plain loops in double, read from the layout by the letter. With kInt8 it rounds x as the
 // kernels do, so that what is left to differ is the order of sums. For tests.

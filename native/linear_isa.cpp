@@ -3,6 +3,7 @@
 #include <sys/auxv.h>
 #endif
 
+#include "amx.h"
 #include "attention.h"
 #include "linear_job.h"
 
@@ -24,6 +25,9 @@ bool hasDotProduct() {
 const LinearKernel& linearKernelFor(Isa isa) {
 #ifdef __x86_64__
   __builtin_cpu_init();
+#ifdef POCKET_AMX
+  if (isa >= Isa::kAmx && hasAmx()) return linearKernelAmx();
+#endif
   if (isa >= Isa::kAvx512 && __builtin_cpu_supports("avx512vnni")) return kLinearAvx512Vnni;
   if (isa >= Isa::kAvx2) return kLinearAvx2;
 #endif

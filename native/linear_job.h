@@ -27,8 +27,11 @@ constexpr Extra extraOf(BlockFormat format) {
   return layout.zero == 8 ? Extra::kZero8 : layout.zero == 16 ? Extra::kZero16 : Extra::kZero128;
 }
 
+constexpr int kMostTileRows = 16;
+
 // Some rows of x, rounded. Arrays go on by group of 32 columns; within a group row after row:
 //   codes (groups, rows, 32)   scales (groups, rows)   extra (groups, wordsOf, rows)
+// Of codes, kMostTileRows rows may be read from each group on, also where they are the last.
 struct RowTile {
   const int8_t* codes = nullptr;
   const float* scales = nullptr;
@@ -63,13 +66,12 @@ struct Finish {
   int lanes = 0;  // results per row; the last panel may have some that nobody wants
 };
 
-constexpr int kMostTileRows = 16;
-
 // Sums are (rows, 16) f32 and are added to. Groups are added in the order of columns, by the same operations in
 // `stream` and `multiply`, so a row has the same bits whichever ran.
 struct LinearKernel {
   const char* name;
-  int tileRows;    // rows that multiply takes at most, and multiplyFloats
+  int tileRows;    // rows that multiply takes at most
+  int floatRows;   // rows that multiplyFloats takes at most
   int streamRows;  // rows that stream takes at most
   // x (rows, columns) with `stride` floats between rows.
   void (*round)(const float* x, int64_t stride, int rows, int columns, const NewRowTile& to);
@@ -82,6 +84,9 @@ struct LinearKernel {
   void (*openFloats)(BlockFormat format, const uint8_t* record, int columns, float* to);
   void (*multiplyFloats)(const float* weights, const float* x, int columns, int rows, float* sums);
   void (*finish)(const Finish& job);
+  // Around calls of multiply, on each thread that makes them; null where nothing is to be done.
+  void (*enter)() = nullptr;
+  void (*leave)() = nullptr;
 };
 
 // The fastest for a kind of processor that this one is. linear_isa.cpp has it.
@@ -91,6 +96,9 @@ extern const LinearKernel kLinearPortable;
 #ifdef __x86_64__
 extern const LinearKernel kLinearAvx2;
 extern const LinearKernel kLinearAvx512Vnni;
+#ifdef POCKET_AMX
+const LinearKernel& linearKernelAmx();
+#endif
 #endif
 #ifdef __aarch64__
 extern const LinearKernel kLinearNeon;

@@ -7,7 +7,8 @@
 //   dot[n] = start[r] + sum over k of code[n][k] * x[r][k]         integers, exact
 //   sum[n] = fma(dot[n], scale[n] * scale of x[r], sum[n])         and fma(minimum[n], extra[r], …) where there is one
 //
-// Math gives:  Floats, Ints   16 lanes: zero, set, load, store, fma, mul, toFloats, halfs, bytes, signedBytes
+// Math gives:  Floats, Ints   16 lanes: zero, set, load, store, fma, mul, toFloats, halfs, bytes, signedBytes;
+//                             for linear_tiles.h loadInts
 //              Codes          a group's codes, taken apart: open<bits> from the file's order, load from an OpenPanel,
 //                             keep to one, column(codes, k) as floats
 //              dots<R, first quad, end quad, bits, start>   R rows against quads of a group, from `start` or zero
@@ -49,32 +50,41 @@ inline GroupScales<Math> scalesAt(const uint8_t* record, int group) {
   return found;
 }
 
+// A row's sum and its dot products with a group; with halves those of the first and the last 16 columns, else all are in
+// `first`. `extra` is the row's own.
+template <class Math, BlockFormat F>
+[[gnu::always_inline]] inline typename Math::Floats addDots(const typename Math::Ints& first,
+                                                            [[maybe_unused]] const typename Math::Ints& last,
+                                                            const GroupScales<Math>& scales, float xScale,
+                                                            [[maybe_unused]] const int32_t* extra,
+                                                            typename Math::Floats sum) {
+  constexpr BlockLayout kLayout = layoutOf(F);
+  if constexpr (kLayout.halves) {
+    typename Math::Floats both = Math::mul(Math::toFloats(last), scales.second);
+    both = Math::fma(Math::toFloats(first), scales.scale, both);
+    return Math::fma(both, Math::set(xScale), sum);
+  } else {
+    sum = Math::fma(Math::toFloats(first), Math::mul(scales.scale, Math::set(xScale)), sum);
+    if constexpr (kLayout.minimum) sum = Math::fma(scales.minimum, Math::set(floatAt(extra)), sum);
+    return sum;
+  }
+}
+
 // Adds a group's products to the sums of R rows.
 template <class Math, BlockFormat F, int R>
 [[gnu::always_inline]] inline void addGroup(const typename Math::Codes& codes, const GroupScales<Math>& scales, const int8_t* x,
                      const float* xScales, const int32_t* extra, typename Math::Floats* sums) {
-  using Floats = typename Math::Floats;
   constexpr BlockLayout kLayout = layoutOf(F);
   constexpr bool kStart = !kLayout.minimum && !(Math::kSigned8 && kLayout.bits == 8);
+  typename Math::Ints first[R], last[R];
   if constexpr (kLayout.halves) {
-    typename Math::Ints first[R], last[R];
     Math::template dots<R, 0, 4, kLayout.bits, true>(codes, x, extra, first);
     Math::template dots<R, 4, 8, kLayout.bits, true>(codes, x, extra + R, last);
-#pragma GCC unroll 16
-    for (int r = 0; r < R; r++) {
-      Floats sum = Math::mul(Math::toFloats(last[r]), scales.second);
-      sum = Math::fma(Math::toFloats(first[r]), scales.scale, sum);
-      sums[r] = Math::fma(sum, Math::set(xScales[r]), sums[r]);
-    }
   } else {
-    typename Math::Ints dots[R];
-    Math::template dots<R, 0, 8, kLayout.bits, kStart>(codes, x, extra, dots);
-#pragma GCC unroll 16
-    for (int r = 0; r < R; r++) {
-      sums[r] = Math::fma(Math::toFloats(dots[r]), Math::mul(scales.scale, Math::set(xScales[r])), sums[r]);
-      if constexpr (kLayout.minimum) sums[r] = Math::fma(scales.minimum, Math::set(floatAt(extra + r)), sums[r]);
-    }
+    Math::template dots<R, 0, 8, kLayout.bits, kStart>(codes, x, extra, first);
   }
+#pragma GCC unroll 16
+  for (int r = 0; r < R; r++) sums[r] = addDots<Math, F>(first[r], last[r], scales, xScales[r], extra + r, sums[r]);
 }
 
 constexpr int kAhead = 2048;  // bytes that stream asks for in advance
@@ -248,7 +258,7 @@ struct LinearTable {
   }
 
   static constexpr LinearKernel named(const char* name) {
-    return {name, Math::kRows, Math::kStreamRows, roundRows, stream, open, multiply, openFloats, multiplyFloats,
+    return {name, Math::kRows, Math::kRows, Math::kStreamRows, roundRows, stream, open, multiply, openFloats, multiplyFloats,
             finishRows};
   }
 };
