@@ -77,23 +77,6 @@ class BlockLinear final : public Linear {
     Activations activations;
   };
 
-  // A thread on which the kernel multiplies.
-  class Entered {
-   public:
-    Entered(const LinearKernel& kernel, bool multiplies) : kernel_(kernel), multiplies_(multiplies) {
-      if (multiplies_ && kernel_.enter != nullptr) kernel_.enter();
-    }
-    ~Entered() {
-      if (multiplies_ && kernel_.leave != nullptr) kernel_.leave();
-    }
-    Entered(const Entered&) = delete;
-    Entered& operator=(const Entered&) = delete;
-
-   private:
-    const LinearKernel& kernel_;
-    bool multiplies_;
-  };
-
   // By reference, because a function of many variables would be copied to new memory.
   template <class Body>
   static void forEach(int count, const ParallelFor& parallelFor, const Body& body) {

@@ -50,8 +50,8 @@ inline GroupScales<Math> scalesAt(const uint8_t* record, int group) {
   return found;
 }
 
-// A row's sum and its dot products with a group; with halves those of the first and the last 16 columns, else all are in
-// `first`. `extra` is the row's own.
+// A row's sum and its dot products with a group; with halves those of the first and the last 16 columns, else all are
+// in `first`. `extra` is the row's own.
 template <class Math, BlockFormat F>
 [[gnu::always_inline]] inline typename Math::Floats addDots(const typename Math::Ints& first,
                                                             [[maybe_unused]] const typename Math::Ints& last,

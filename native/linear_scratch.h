@@ -1,4 +1,5 @@
-// Memory of a linear layer that grows and is kept: aligned arrays, and what each thread needs to multiply a piece.
+// Memory of a linear layer that grows and is kept: aligned arrays, and what each thread needs to multiply a piece:
+// memory, and the state of the processor that a kernel asks for.
 #pragma once
 
 #include <cstdint>
@@ -47,6 +48,22 @@ struct LinearScratch {
   Aligned<float> minima;
   Aligned<float> floats;
   Aligned<float> sums;
+};
+
+// A thread that may call the kernel's multiply, from now to the end of this.
+class Entered {
+ public:
+  Entered(const LinearKernel& kernel, bool multiplies) : leave_(multiplies ? kernel.leave : nullptr) {
+    if (multiplies && kernel.enter != nullptr) kernel.enter();
+  }
+  ~Entered() {
+    if (leave_ != nullptr) leave_();
+  }
+  Entered(const Entered&) = delete;
+  Entered& operator=(const Entered&) = delete;
+
+ private:
+  void (*leave_)();
 };
 
 }  // namespace pocket

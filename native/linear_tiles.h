@@ -1,5 +1,5 @@
-// The linear kernel's many rows over tiles: registers of 16 rows of 64 bytes whose product is one instruction, as Intel's
-// AMX has them. Everything else (few rows, rounding, f32, results) is another kernel's of the same Math, and sums are
+// The linear kernel's many rows over tiles: registers of 16 rows of 64 bytes whose product is one instruction, as
+// Intel's AMX has them. Everything else (few rows, rounding, f32, results) is another kernel's of the same Math, and sums are
 // made by the same operations in the same order, so a row has the same bits whichever of the two ran. Unnamed for the
 // reason given in linear_kernel.h.
 //
@@ -63,7 +63,8 @@ class TileTable {
       constexpr BlockLayout kLayout = layoutOf(f());
       constexpr int kZero = Math::kSigned8 && kLayout.bits == 8 ? 0 : kLayout.zero;
       openPanel<Math, f()>(record, columns, to);
-      for (int i = 0; kZero != 0 && i < columns * kPanelRows; i++) to.codes[i] = static_cast<uint8_t>(to.codes[i] - kZero);
+      if constexpr (kZero != 0)
+        for (int i = 0; i < columns * kPanelRows; i++) to.codes[i] = static_cast<uint8_t>(to.codes[i] - kZero);
     });
   }
 

@@ -5,9 +5,11 @@
 #include <thread>
 
 #include "check.h"
+#include "linear_kernels.h"
 #include "linear_scene.h"
 
 using namespace pocket;
+using scene::Kernel;
 using scene::Layer;
 
 namespace {
@@ -19,15 +21,15 @@ constexpr int kOutputs = 37;  // neither a multiple of 16 nor of a piece
 // More than a chunk of either kind, and an odd number of groups where the format allows.
 int columnsOf(BlockFormat format) { return layoutOf(format).groups == 1 ? 544 : 768; }
 
-std::string label(Isa isa, BlockFormat format, int rows) {
-  return std::string(name(isa)) + " " + name(format) + " " + std::to_string(rows) + " rows";
+std::string label(const Kernel& kernel, BlockFormat format, int rows) {
+  return kernel.name + " " + name(format) + " " + std::to_string(rows) + " rows";
 }
 
-std::vector<float> run(Isa isa, const Layer& layer, const std::vector<float>& x, int rows, Activations activations,
+std::vector<float> run(const Kernel& kernel, const Layer& layer, const std::vector<float>& x, int rows, Activations activations,
                        bool bias = true, int threads = 1) {
   std::vector<float> out(static_cast<size_t>(rows) * layer.rows, NAN);
   const LinearOutput output{layer.weight(), bias ? layer.bias.data() : nullptr, out.data()};
-  makeLinear(isa, threads)->run(x.data(), rows, &output, 1, Combine::kNone, activations, scene::oneThread());
+  kernel.make(threads)->run(x.data(), rows, &output, 1, Combine::kNone, activations, scene::oneThread());
   return out;
 }
 
@@ -77,12 +79,12 @@ TEST("linear layers equal the reference on every instruction set, with rounded a
     const std::vector<float> x = scene::randomRows(kMostRows, layer.columns, random);
     for (Activations activations : {Activations::kInt8, Activations::kF32}) {
       std::vector<float> wanted = reference(layer, x, kMostRows, activations);
-      for (Isa isa : supportedIsas())
+      for (const Kernel& kernel : scene::linearKernels())
         for (int rows : kRowCounts) {
           wanted.resize(static_cast<size_t>(kMostRows) * layer.rows);
           const std::vector<float> all = wanted;
           wanted.resize(static_cast<size_t>(rows) * layer.rows);
-          checkClose(run(isa, layer, x, rows, activations), wanted, layer, x, 5e-7, label(isa, format, rows));
+          checkClose(run(kernel, layer, x, rows, activations), wanted, layer, x, 5e-7, label(kernel, format, rows));
           wanted = all;
         }
     }
@@ -95,15 +97,15 @@ TEST("rounding the rows of a linear layer costs less than one part in a hundred"
     std::mt19937 random(4);
     const std::vector<float> x = scene::randomRows(7, layer.columns, random);
     const std::vector<float> exact = reference(layer, x, 7, Activations::kF32, false);
-    for (Isa isa : supportedIsas()) {
-      const std::vector<float> got = run(isa, layer, x, 7, Activations::kInt8, false);
+    for (const Kernel& kernel : scene::linearKernels()) {
+      const std::vector<float> got = run(kernel, layer, x, 7, Activations::kInt8, false);
       double error = 0, size = 0;
       for (size_t i = 0; i < got.size(); i++) {
         error += std::pow(double{got[i]} - exact[i], 2);
         size += std::pow(double{exact[i]}, 2);
       }
       if (!(std::sqrt(error / size) < 1e-2))
-        check::fail(__FILE__, __LINE__, label(isa, format, 7) + ": off by " + std::to_string(std::sqrt(error / size)));
+        check::fail(__FILE__, __LINE__, label(kernel, format, 7) + ": off by " + std::to_string(std::sqrt(error / size)));
     }
   }
 }
@@ -115,20 +117,20 @@ TEST("a row of a linear layer has the same bits beside other rows, other outputs
     std::mt19937 random(8);
     const std::vector<float> x = scene::randomRows(kMostRows, layer.columns, random);
     for (Activations activations : {Activations::kInt8, Activations::kF32})
-      for (Isa isa : supportedIsas()) {
-        const std::vector<float> all = run(isa, layer, x, kMostRows, activations);
+      for (const Kernel& kernel : scene::linearKernels()) {
+        const std::vector<float> all = run(kernel, layer, x, kMostRows, activations);
         for (int rows : {1, 2, 3, 5, 8, 9, 12, 13, 33})
-          if (!sameBits(run(isa, layer, x, rows, activations, true, rows % 4 + 1), all.data(), rows * kOutputs))
-            check::fail(__FILE__, __LINE__, label(isa, format, rows) + ": other bits than among 64");
+          if (!sameBits(run(kernel, layer, x, rows, activations, true, rows % 4 + 1), all.data(), rows * kOutputs))
+            check::fail(__FILE__, __LINE__, label(kernel, format, rows) + ": other bits than among 64");
         const std::vector<float> last(x.end() - layer.columns, x.end());
-        CHECK(sameBits(run(isa, layer, last, 1, activations), &all[(kMostRows - 1) * kOutputs], kOutputs));
+        CHECK(sameBits(run(kernel, layer, last, 1, activations), &all[(kMostRows - 1) * kOutputs], kOutputs));
         for (int rows : {2, 20}) {
           std::vector<float> out(rows * kOutputs), otherOut(rows * other.rows);
           const LinearOutput both[] = {{other.weight(), nullptr, otherOut.data()},
                                        {layer.weight(), layer.bias.data(), out.data()}};
-          makeLinear(isa, 2)->run(x.data(), rows, both, 2, Combine::kNone, activations, scene::oneThread());
+          kernel.make(2)->run(x.data(), rows, both, 2, Combine::kNone, activations, scene::oneThread());
           CHECK(sameBits(out, all.data(), out.size()));
-          CHECK(sameBits(run(isa, other, x, rows, activations, false), otherOut.data(), otherOut.size()));
+          CHECK(sameBits(run(kernel, other, x, rows, activations, false), otherOut.data(), otherOut.size()));
         }
       }
   }
@@ -148,12 +150,12 @@ TEST("a gate times its factor equals the reference and is one result") {
                                     {factor.weight(), bias ? factor.bias.data() : nullptr, nullptr}};
           referenceLinear(x.data(), rows, outputs, 2, Combine::kSwiGlu, activations);
           outputs[0].out = out.data();
-          for (Isa isa : supportedIsas()) {
+          for (const Kernel& kernel : scene::linearKernels()) {
             std::fill(out.begin(), out.end(), NAN);
-            makeLinear(isa, 2)->run(x.data(), rows, outputs, 2, Combine::kSwiGlu, activations, scene::oneThread());
+            kernel.make(2)->run(x.data(), rows, outputs, 2, Combine::kSwiGlu, activations, scene::oneThread());
             for (size_t i = 0; i < out.size(); i++)
               check::checkNear(out[i], wanted[i], 2e-5 * (1 + std::fabs(wanted[i])),
-                               label(isa, format, rows).c_str(), __FILE__, __LINE__);
+                               label(kernel, format, rows).c_str(), __FILE__, __LINE__);
           }
         }
   }
@@ -170,13 +172,14 @@ TEST("the largest codes against the largest rows neither wrap nor saturate") {
       x[3 * layer.columns + k] = k / 4 % 2 == 0 ? -1e30f : 1e30f;
       x[4 * layer.columns + k] = 0;
     }
+    for (int i = 5 * layer.columns; i < 30 * layer.columns; i++) x.push_back(x[i - 5 * layer.columns]);
     for (Activations activations : {Activations::kInt8, Activations::kF32}) {
-      const std::vector<float> wanted = reference(layer, x, 5, activations);
-      for (Isa isa : supportedIsas())
-        for (int rows : {3, 5}) {
-          const std::vector<float> got = run(isa, layer, x, rows, activations);
+      const std::vector<float> wanted = reference(layer, x, 30, activations);
+      for (const Kernel& kernel : scene::linearKernels())
+        for (int rows : {3, 5, 30}) {
+          const std::vector<float> got = run(kernel, layer, x, rows, activations);
           checkClose(got, std::vector<float>(wanted.begin(), wanted.begin() + rows * kOutputs), layer, x, 5e-7,
-                     label(isa, format, rows));
+                     label(kernel, format, rows));
         }
     }
   }
@@ -192,13 +195,15 @@ TEST("rows with zeros, next to nothing and no number stay among themselves in a 
     std::fill(x.begin() + layer.columns, x.begin() + 2 * layer.columns, 1e-40f);
     x[2 * layer.columns + 40] = NAN;
     x[3 * layer.columns + 3] = INFINITY;
-    for (Isa isa : supportedIsas()) {
-      const std::vector<float> got = run(isa, layer, x, 5, Activations::kInt8, false);
-      const std::vector<float> alone = run(isa, layer, x, 2, Activations::kInt8, false);
+    for (int i = 5 * layer.columns; i < 30 * layer.columns; i++) x.push_back(x[i - 5 * layer.columns]);
+    for (const Kernel& kernel : scene::linearKernels()) {
+      const std::vector<float> got = run(kernel, layer, x, 30, Activations::kInt8, false);
+      const std::vector<float> alone = run(kernel, layer, x, 2, Activations::kInt8, false);
       CHECK(sameBits(alone, got.data(), alone.size()));
-      for (int n = 0; n < kOutputs; n++) {
-        CHECK(std::isfinite(got[n]) && got[kOutputs + n] == 0 && std::isfinite(got[4 * kOutputs + n]));
-        CHECK(std::isnan(got[2 * kOutputs + n]) && std::isnan(got[3 * kOutputs + n]));
+      for (int i = 0; i < 30 * kOutputs; i++) {
+        const int kind = i / kOutputs % 5;
+        CHECK(kind == 2 || kind == 3 ? std::isnan(got[i]) : std::isfinite(got[i]));
+        CHECK(kind != 1 || got[i] == 0);
       }
     }
   }
@@ -213,15 +218,16 @@ TEST("linear layers share their pieces among threads that really run") {
     for (int i = 0; i < count; i++) running.emplace_back([&body, i] { body(i); });
     for (std::thread& thread : running) thread.join();
   };
-  const Isa isa = supportedIsas().back();
-  const auto linear = makeLinear(isa, 3);
-  for (Activations activations : {Activations::kInt8, Activations::kF32})
-    for (int rows : {40, 1, 0}) {
-      std::vector<float> out(static_cast<size_t>(rows) * 500);
-      const LinearOutput output{layer.weight(), layer.bias.data(), out.data()};
-      linear->run(x.data(), rows, &output, 1, Combine::kNone, activations, threads);
-      CHECK(rows == 0 || sameBits(out, run(isa, layer, x, rows, activations).data(), out.size()));
-    }
+  for (const Kernel& kernel : scene::linearKernels()) {
+    const auto linear = kernel.make(3);
+    for (Activations activations : {Activations::kInt8, Activations::kF32})
+      for (int rows : {40, 1, 0}) {
+        std::vector<float> out(static_cast<size_t>(rows) * 500);
+        const LinearOutput output{layer.weight(), layer.bias.data(), out.data()};
+        linear->run(x.data(), rows, &output, 1, Combine::kNone, activations, threads);
+        CHECK(rows == 0 || sameBits(out, run(kernel, layer, x, rows, activations).data(), out.size()));
+      }
+  }
 }
 
 TEST("linear layers whose shapes do not fit are refused before anything is written") {

@@ -1,0 +1,91 @@
+// The state of emulated tiles and what each instruction does to it; see emulated_tiles.h.
+#include "emulated_tiles.h"
+
+#include <cstring>
+
+#include "check.h"
+
+namespace emulated {
+namespace {
+
+constexpr int kTiles = 8, kMostRows = 16, kMostBytes = 64;
+
+struct Tile {
+  int rows = 0;
+  int bytes = 0;  // of a row
+  uint8_t data[kMostRows][kMostBytes] = {};
+};
+
+thread_local Tile tiles[kTiles];
+thread_local bool entered = false;
+
+void require(bool condition, const char* what) {
+  if (!condition) check::fail("emulated_tiles", 0, what);
+}
+
+Tile& tileAt(int t) {
+  require(entered, "a tile is used outside of enter and leave");
+  require(t >= 0 && t < kTiles && tiles[t].rows > 0, "a tile is used that is not configured");
+  return tiles[t];
+}
+
+// A load or a sum leaves zeros behind the rows and bytes that it writes.
+void clear(Tile& tile) { std::memset(tile.data, 0, sizeof tile.data); }
+
+}  // namespace
+
+bool isEntered() { return entered; }
+
+void enter(const uint8_t* configuration) {
+  require(!entered, "tiles are entered twice");
+  require(configuration[0] == 1 && configuration[1] == 0, "palette 1 from row 0 is what there is");
+  for (int i = 2; i < 16; i++) require(configuration[i] == 0, "a reserved byte is not zero");
+  for (int t = 0; t < 16; t++) {
+    const int bytes = configuration[16 + 2 * t] | configuration[17 + 2 * t] << 8, rows = configuration[48 + t];
+    require(t < kTiles || (bytes == 0 && rows == 0), "a tile past the eighth is configured");
+    require(bytes <= kMostBytes && rows <= kMostRows && (bytes == 0) == (rows == 0), "a tile has no such shape");
+    if (t < kTiles) tiles[t] = {rows, bytes, {}};
+  }
+  entered = true;
+}
+
+void leave() {
+  require(entered, "tiles are left that nobody entered");
+  for (Tile& tile : tiles) tile = {};
+  entered = false;
+}
+
+void zero(int t) { clear(tileAt(t)); }
+
+void load(int t, const void* from, int64_t stride) {
+  Tile& tile = tileAt(t);
+  clear(tile);
+  for (int r = 0; r < tile.rows; r++)
+    std::memcpy(tile.data[r], static_cast<const uint8_t*>(from) + r * stride, tile.bytes);
+}
+
+void store(int t, void* to, int64_t stride) {
+  const Tile& tile = tileAt(t);
+  for (int r = 0; r < tile.rows; r++) std::memcpy(static_cast<uint8_t*>(to) + r * stride, tile.data[r], tile.bytes);
+}
+
+// sums[m][n] += a[m][4 k + i] * b[k][4 n + i] over k and i, signed bytes, sums that wrap.
+void dot(int sums, int a, int b) {
+  Tile& c = tileAt(sums);
+  const Tile &x = tileAt(a), &y = tileAt(b);
+  require(sums != a && sums != b && a != b, "a product needs three tiles");
+  require(c.rows == x.rows && c.bytes == y.bytes && x.bytes == 4 * y.rows, "the shapes of a product do not fit");
+  require(c.bytes % 4 == 0 && x.bytes % 4 == 0, "a row is no whole number of quads");
+  for (int m = 0; m < c.rows; m++)
+    for (int n = 0; n < c.bytes / 4; n++) {
+      uint32_t sum;
+      std::memcpy(&sum, &c.data[m][4 * n], sizeof sum);
+      for (int k = 0; k < y.rows; k++)
+        for (int i = 0; i < 4; i++)
+          sum += static_cast<uint32_t>(static_cast<int8_t>(x.data[m][4 * k + i]) *
+                                       static_cast<int8_t>(y.data[k][4 * n + i]));
+      std::memcpy(&c.data[m][4 * n], &sum, sizeof sum);
+    }
+}
+
+}  // namespace emulated

@@ -1,0 +1,45 @@
+// AMX's tiles in plain C++, by Intel's description of each instruction (Software Developer's Manual, volume 2: LDTILECFG,
+// TILELOADD, TDPBSSD, TILESTORED), so that linear_tiles.h runs where no processor has them. What would fault fails the
+// running test instead. Not in use: startRow and the second palette, which nobody asks for.
+#pragma once
+
+#include <cstdint>
+
+namespace emulated {
+
+// Each thread has eight tiles of its own, as on a processor.
+void enter(const uint8_t* configuration);
+void leave();
+void zero(int tile);
+void load(int tile, const void* from, int64_t stride);
+void store(int tile, void* to, int64_t stride);
+void dot(int sums, int a, int b);
+bool isEntered();
+
+}  // namespace emulated
+
+// Unnamed, as linear_tiles.h, which is compiled with flags of its own.
+namespace {
+
+struct EmulatedTiles {
+  static void enter(const uint8_t* configuration) { emulated::enter(configuration); }
+  static void leave() { emulated::leave(); }
+  template <int T>
+  static void zero() {
+    emulated::zero(T);
+  }
+  template <int T>
+  static void load(const void* from, int64_t stride) {
+    emulated::load(T, from, stride);
+  }
+  template <int T>
+  static void store(void* to, int64_t stride) {
+    emulated::store(T, to, stride);
+  }
+  template <int Sums, int X, int Weights>
+  static void dot() {
+    emulated::dot(Sums, X, Weights);
+  }
+};
+
+}  // namespace
