@@ -50,8 +50,8 @@ void inBodies(const NodeRun& node, int rows, const One& one) {
   if (bodies > 1) node.parallel(bodies, body);
 }
 
-struct LinearKernel {
-  LinearKernel(const LinearOp& op, const ort::OrtKernelInfo* info) : op(op) {
+struct LinearOpKernel {
+  LinearOpKernel(const LinearOp& op, const ort::OrtKernelInfo* info) : op(op) {
     const ort::OrtTable& table = *op.table;
     columns = static_cast<int>(attribute(table, info, "columns", 1, kMostRows));
     weights = static_cast<int>(attribute(table, info, "weights", 1, kMostWeights));
@@ -173,7 +173,7 @@ void fillLife(Op& op) {
 
 LinearOp::LinearOp() {
   fillCommon(*this);
-  fillLife<LinearOp, LinearKernel>(*this);
+  fillLife<LinearOp, LinearOpKernel>(*this);
   GetName = [](const OrtCustomOp*) { return "Linear"; };
   GetInputTypeCount = [](const OrtCustomOp*) -> size_t { return kBranch + 1; };
   GetOutputTypeCount = [](const OrtCustomOp*) -> size_t { return kSum + 1; };
