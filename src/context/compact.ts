@@ -6,6 +6,7 @@ import { type BlockId, isBlockId, messagesOf, tokensOf } from "./block.ts";
 import { blockLabel, catalogOf, format, protection } from "./catalog.ts";
 import { type Compression, type CompressionTask, type Compressor, instruction } from "./compressor.ts";
 import type { Compaction, Conversation, Range } from "./conversation.ts";
+import { fieldsOf } from "./form.ts";
 import { labelOf } from "./tag.ts";
 import { type Refusal, readArguments, type ToolOutcome } from "./tools.ts";
 
@@ -14,6 +15,8 @@ export interface CompactOptions {
   readonly compressor: Pick<Compressor, "compress">;
   /** The window in tokens: the compressor's prompt and answer have to fit in it. */
   readonly limit: number;
+  /** Whether the summary is to be a form with a field per call; see form.ts. Default: false. */
+  readonly form?: boolean;
   readonly signal?: AbortSignal;
 }
 
@@ -90,7 +93,7 @@ export function selectRange({ history, archive }: Conversation, start: string, e
 }
 
 function taskOf(
-  { conversation, limit, signal }: CompactOptions,
+  { conversation, limit, form, signal }: CompactOptions,
   { start, end }: Range,
   focus: string | undefined,
 ): CompressionTask | Refusal {
@@ -103,7 +106,14 @@ function taskOf(
   if (memory.tokens >= tokens) return noGain(range, tokens, memory.tokens);
   const { least, most, windowPart } = summaryTokens;
   const maxTokens = Math.max(least, Math.min(most, Math.floor(limit * windowPart), Math.floor(tokens / 4)));
-  const about = { opening: blockLabel(first), request: requestOf(history), focus, maxTokens };
+  const fields = form ? fieldsOf(blocks) : [];
+  const about = {
+    opening: blockLabel(first),
+    request: requestOf(history),
+    focus,
+    maxTokens,
+    ...(fields.length > 0 ? { fields } : {}),
+  };
   const messages = history.messages(end);
   const prompt = tokensOf(messages, history.count) + history.count(instruction(about));
   if (prompt + maxTokens > limit) {

@@ -3,6 +3,7 @@
 // tool-calling answer is asked for once more and then given up. It changes no history.
 import { type Answer, type AnswerFinished, gatherAnswer } from "./answer.ts";
 import type { AnswerOptions, Chat, Message, Tool } from "./chat.ts";
+import { formatOf, textOf } from "./form.ts";
 
 export interface CompressorOptions {
   readonly chat: Chat;
@@ -27,6 +28,8 @@ export interface CompressionTask {
   readonly request?: string | undefined;
   /** What the agent wants the summary to dwell on. */
   readonly focus?: string | undefined;
+  /** Of a form, where the summary is to be one; see form.ts. */
+  readonly fields?: readonly string[] | undefined;
   readonly maxTokens: number;
   readonly signal?: AbortSignal | undefined;
 }
@@ -52,7 +55,8 @@ export class Compressor {
     while (finishes.length < attempts) {
       const { message, finish } = await this.#ask(task, faults.at(-1));
       finishes.push(finish);
-      const summary = summaryOf(message.content);
+      const text = summaryOf(message.content);
+      const summary = task.fields ? textOf(text, task.fields) : text;
       const fault = faultOf({ message, finish }, summary, task.maxTokens);
       if (fault === undefined) return { summary, faults, finishes };
       faults.push(fault);
@@ -61,11 +65,12 @@ export class Compressor {
   }
 
   #ask(task: CompressionTask, fault: string | undefined): Promise<Answer> {
-    const { messages, maxTokens, signal } = task;
+    const { messages, maxTokens, signal, fields } = task;
     const { tools, answer } = this.options;
     const request = {
       ...answer,
       ...(tools ? { tools, toolChoice: "none" as const } : {}),
+      ...(fields ? { format: formatOf(fields) } : {}),
       messages: [...messages, instruction(task, fault)],
       maxTokens,
       fork: true,
@@ -77,9 +82,10 @@ export class Compressor {
 
 /** The last message of a call; `fault` says what was wrong with the answer before. */
 export function instruction(
-  { opening, request, focus, maxTokens }: Omit<CompressionTask, "messages" | "signal">,
+  { opening, request, focus, fields, maxTokens }: Omit<CompressionTask, "messages" | "signal">,
   fault?: string,
 ): Message {
+  if (fields && request) return { role: "user", content: `${request}\n\n${question}` };
   const lines = [
     `Summarize, in your own words, the last part of the conversation above: it begins with "${opening}" and goes on to here.`,
     "Your summary will take the place of that part. Write down what later work may need: what was done and decided and why, facts with exact names, paths, numbers and short quotations, errors met, what is still open. Leave out what was said before that part.",
@@ -94,6 +100,10 @@ export function instruction(
   ];
   return { role: "user", content: lines.join("\n") };
 }
+
+/** For a form. A small model answers a short question behind the request; told what a summary is, it repeats the request. */
+const question =
+  "Which value that is asked for here does each result above give? Answer in a few words for each.";
 
 /** Reasoning in front is no part of the summary; reasoning that never ends leaves none. */
 function summaryOf(content: string): string {

@@ -1,14 +1,16 @@
 // A Pocket Context Agent whose every answer is a call, for models too small to manage a context by themselves. Where
-// the window is fuller than a share, that call is compact_block, on ids that the catalog has; elsewhere it is any other
-// tool, those first that know of something no call was about, a file not read, and `finish` ends the task. The calls made stand behind each request,
-// since compactions take them out of sight. This is ours and not the article's, whose agent decides alone; it is off
-// unless a run asks for it, and named in the numbers.
-import type { Original } from "../context/block.ts";
+// the window is fuller than a share, that call is compact_block, on ids that the catalog has, and its compressor fills
+// in a form; elsewhere it is any other tool, those first that know of something no call was about, a file not read, and
+// `finish` ends the task. The calls made stand behind each request, since compactions take them out of sight. This is
+// ours and not the article's, whose agent decides alone; it is off unless a run asks for it, and named in the numbers.
+import type { BlockId, Original } from "../context/block.ts";
 import { catalogOf } from "../context/catalog.ts";
 import type { Callable, Message, Tool, ToolCall } from "../context/chat.ts";
 import type { Conversation } from "../context/conversation.ts";
+import type { History } from "../context/history.ts";
 import { compactTool, expandTool, readArguments } from "../context/tools.ts";
 import type { NudgeOptions } from "./nudge.ts";
+import { compact } from "./pocket-context.ts";
 import type { Policy, Steering, Turn } from "./policy.ts";
 
 /** A compaction that was refused is demanded again once the window is fuller by this part. */
@@ -49,13 +51,25 @@ function usedPart({ conversation, pending, limit }: Turn): number {
   return (conversation.history.tokens + pending) / limit;
 }
 
-/** The range may begin in the first half of the catalog and end in the second, so that it is one, and not a small one. */
+/** The range may begin in the first half of the stretch and end in the second, so that it is one, and not a small one. */
 function compaction({ conversation: { history } }: Turn): Steering {
-  const ids = catalogOf(history).map(({ id }) => id);
+  const ids = stretchOf(history);
   const half = Math.ceil(ids.length / 2);
   const ranges = { start: ids.slice(0, half), end: ids.slice(half - 1) };
   const parameters = objectOf({ start: enumOf(ranges.start), end: enumOf(ranges.end) });
   return { toolChoice: { name: compactTool.name }, callable: [{ name: compactTool.name, parameters }] };
+}
+
+/** The most tokens of the catalog without a memory between them: what was summarized twice is soon lost. */
+function stretchOf(history: History): BlockId[] {
+  let [longest, most]: [BlockId[], number] = [[], 0];
+  let [ids, tokens]: [BlockId[], number] = [[], 0];
+  for (const entry of catalogOf(history)) {
+    if (entry.kind === "memory") [ids, tokens] = [[], 0];
+    else [ids, tokens] = [[...ids, entry.id], tokens + entry.tokens];
+    if (tokens > most) [longest, most] = [ids, tokens];
+  }
+  return longest.length > 0 ? longest : catalogOf(history).map(({ id }) => id);
 }
 
 /** As long as a tool knows of something that no call was about: that; then every tool but compact_block. */
@@ -133,11 +147,12 @@ const finishTool: Tool = {
   parameters: objectOf({ answer: { type: "string", description: "The final answer" } }),
 };
 
-/** An agent whose answers are calls ends its task with one. */
+/** An agent whose answers are calls ends its task with one, and its compressor fills in a form. */
 function finishing({ tools, call }: Policy): Pick<Policy, "tools" | "call"> {
   return {
     tools: [...tools, finishTool],
     async call(given, turn) {
+      if (given.name === compactTool.name) return compact(given, turn, true);
       if (given.name !== finishTool.name) return call(given, turn);
       const read = readArguments(given.arguments, ["answer"]);
       return "refusal" in read ? { text: read.refusal } : { text: "The task ends.", answer: read.answer };

@@ -21,10 +21,11 @@ export const pocketContext: Policy = {
   call: (call, turn) => (call.name === compactTool.name ? compact(call, turn) : expand(call, turn)),
 };
 
-async function compact(call: ToolCall, turn: Turn): Promise<CallResult> {
+/** `form`: the summary has a field per call of the range; see context/form.ts. */
+export async function compact(call: ToolCall, turn: Turn, form = false): Promise<CallResult> {
   const { conversation, chat, tools, answer, limit, signal, emit } = turn;
   const compressor = new Compressor({ chat, tools, answer });
-  const outcome = await compactBlock(call.arguments, { conversation, compressor, limit, signal });
+  const outcome = await compactBlock(call.arguments, { conversation, compressor, limit, form, signal });
   if (outcome.finishes.length > 0) emit({ type: "compressor-finished", finishes: outcome.finishes });
   if (outcome.done) {
     const { memory, replaced, tokens } = outcome.done;
