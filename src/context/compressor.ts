@@ -70,7 +70,8 @@ export class Compressor {
     const request = {
       ...answer,
       ...(tools ? { tools, toolChoice: "none" as const } : {}),
-      ...(fields ? { format: formatOf(fields) } : {}),
+      // Values are copied: no chance may have a part in it.
+      ...(fields ? { format: formatOf(fields), temperature: 0 } : {}),
       messages: [...messages, instruction(task, fault)],
       maxTokens,
       fork: true,
@@ -103,7 +104,7 @@ export function instruction(
 
 /** For a form. A small model answers a short question behind the request; told what a summary is, it repeats the request. */
 const question =
-  "Which value that is asked for here does each result above give? Answer in a few words for each.";
+  "Which value that is asked for here does each result above give? Copy it from the result's text.";
 
 /** Reasoning in front is no part of the summary; reasoning that never ends leaves none. */
 function summaryOf(content: string): string {

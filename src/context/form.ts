@@ -8,7 +8,7 @@ import { compactTool, expandTool } from "./tools.ts";
 /** Characters of a field's name. */
 const nameMost = 72;
 
-/** One per call, `read src/main.py`, and the tag of a memory; none for requests and calls that manage the context. */
+/** One per call, `src/main.py`, and the tag of a memory; none for requests and calls that manage the context. */
 export function fieldsOf(blocks: readonly Block[]): string[] {
   const fields = blocks.flatMap((block) => {
     if (block.kind === "memory") return [block.tag];
@@ -29,7 +29,7 @@ export function textOf(answer: string, fields: readonly string[]): string {
   try {
     const form = JSON.parse(answer) as Readonly<Record<string, unknown>>;
     const lines = fields.map((field) => `${field}: ${String(form[field] ?? "").trim()}`);
-    return fields.some((field) => form[field]) ? lines.join("\n") : "";
+    return fields.some((field) => String(form[field] ?? "").trim() !== "") ? lines.join("\n") : "";
   } catch {
     return answer;
   }
@@ -39,7 +39,7 @@ function isWork({ name }: ToolCall): boolean {
   return name !== compactTool.name && name !== expandTool.name;
 }
 
-/** The tool and its first argument that is text: what the call was about. */
+/** The first argument that is text, or the tool where there is none: what the call was about. */
 function fieldOf({ name, arguments: json }: ToolCall): string {
   let about: unknown;
   try {
@@ -47,6 +47,9 @@ function fieldOf({ name, arguments: json }: ToolCall): string {
   } catch {
     about = undefined;
   }
-  const text = `${name} ${about ?? ""}`.replace(/[\s"\\]+/g, " ").trim();
+  const text =
+    String(about ?? name)
+      .replace(/[\s"\\]+/g, " ")
+      .trim() || name;
   return text.length > nameMost ? `${text.slice(0, nameMost - 1)}…` : text;
 }
