@@ -70,6 +70,12 @@ describe("the led agent", () => {
     );
     expect(read).toEqual(Array.from({ length: 9 }, (_, place) => `{"path":"${place + 1}.txt"}`));
     expect(conversation.archive.records.length).toBeGreaterThanOrEqual(2);
+    // Each compressor got a form, and no range a memory, while there was something else.
+    const forms = requests.filter(({ fork }) => fork);
+    expect(forms.every(({ format }) => format?.type === "json_schema")).toBe(true);
+    expect(
+      conversation.archive.records.every(({ parts }) => parts.every(({ kind }) => kind === "owned")),
+    ).toBe(true);
     expect(checkStore(store.database)).toEqual([]);
     expect(isAnswered(conversation)).toBe(true);
     // Tools in the prompt never change, so that its beginning stays resident.
