@@ -1,5 +1,7 @@
 // What recorded runs cost under each policy: the replay makes the very prompts of the run, and the numbers of the
 // article's comparison (peak input, tokens computed) come out of it.
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { format } from "../../src/context/catalog.ts";
@@ -59,6 +61,27 @@ describe.each(habits)("a recorded run of %s", (_name, habit) => {
     expect(pca.computed).toBeLessThan(pca.prefixOnly);
   });
 });
+
+const recordings = join(import.meta.dirname, "recordings");
+
+describe.each(readdirSync(recordings).filter((name) => name.endsWith(".jsonl")))(
+  "the real run %s",
+  (name) => {
+    test("replays to its end with its compactions, and costs less than under ReAct", async () => {
+      const recording = readRecording(name, readFileSync(join(recordings, name), "utf8"));
+      const pca = await replay(recording, "pca", count);
+      const react = await replay(recording, "react", count);
+      console.log(`${name}: ${JSON.stringify({ pca, react })}`);
+      expect(pca.turns).toBe(recording.steps.filter(({ kind }) => kind === "turn").length);
+      expect(pca.compactions).toBe(recording.summaries.size);
+      expect(pca.compactions).toBeGreaterThanOrEqual(2);
+      expect(react).toMatchObject({ compactions: 0, expands: 0 });
+      expect(pca.peakInput).toBeLessThan(0.7 * react.peakInput);
+      expect(pca.computed).toBeLessThan(pca.prefixOnly);
+      expect(react.computed).toBe(react.prefixOnly);
+    });
+  },
+);
 
 test("under ReAct each message is computed once", async () => {
   const { text } = await record({ turns: 20, size: () => 300 });
