@@ -24,7 +24,7 @@ test("has a field per call of the range, asks behind the request, and becomes a 
   const words = task.kind === "memory" ? "" : task.originals[0]!.message.content;
   expect(messages.at(-1)!.content).toMatch(/^.*\n\nWhich value /);
   expect(messages.at(-1)!.content).toContain(words);
-  expect(done!.record.summary).toBe("b002: 1105\nread_file b003: none");
+  expect(done!.record.summary).toBe("b002: 1105\nb003: none");
 });
 
 test("with nothing in it is empty, and asked for once more", async () => {

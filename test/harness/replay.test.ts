@@ -64,10 +64,11 @@ describe.each(habits)("a recorded run of %s", (_name, habit) => {
 
 const recordings = join(import.meta.dirname, "recordings");
 
+// No claim about peaks: a replay has an endless window, so an expand that was refused for its size is carried out.
 describe.each(readdirSync(recordings).filter((name) => name.endsWith(".jsonl")))(
   "the real run %s",
   (name) => {
-    test("replays to its end with its compactions, and costs less than under ReAct", async () => {
+    test("replays to its end with its compactions, and suffix reuse computes less than prefix reuse", async () => {
       const recording = readRecording(name, readFileSync(join(recordings, name), "utf8"));
       const pca = await replay(recording, "pca", count);
       const react = await replay(recording, "react", count);
@@ -76,7 +77,6 @@ describe.each(readdirSync(recordings).filter((name) => name.endsWith(".jsonl")))
       expect(pca.compactions).toBe(recording.summaries.size);
       expect(pca.compactions).toBeGreaterThanOrEqual(2);
       expect(react).toMatchObject({ compactions: 0, expands: 0 });
-      expect(pca.peakInput).toBeLessThan(0.7 * react.peakInput);
       expect(pca.computed).toBeLessThan(pca.prefixOnly);
       expect(react.computed).toBe(react.prefixOnly);
     });
