@@ -114,10 +114,17 @@ export function planFor(
   return planEdit(spans, wanted, sources ? { ...options, sources } : options);
 }
 
-/** Whether the version before the last edit is nearer to what is wanted than the resident one. */
+/**
+ * Whether the version before the last edit is nearer to what is wanted than the resident one. What repair computes
+ * again counts as had: adopted cells are not repaired at once, and the version before would win by that alone.
+ */
 export function isUndone(before: Plan, now: Plan): boolean {
-  const gained = before.kept + before.relocated - (now.kept + now.relocated);
+  const gained = reusable(before) - reusable(now);
   return gained >= leastShared || (gained >= 0 && before.stale + leastShared <= now.stale);
+}
+
+function reusable({ kept, relocated, cut, dropped }: Plan): number {
+  return kept + relocated + (cut - dropped);
 }
 
 export function nameOf(holder: Version): string {

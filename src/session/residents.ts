@@ -132,14 +132,19 @@ export class Residents {
     return length;
   }
 
-  /** What the edit to `wanted` takes out of an idle session is kept apart. */
-  keepRemains(session: Session, wanted: readonly Span[], engine: Pick<EnginePort, "create">): void {
+  /** What the edit to `wanted` takes out of a version of an idle session is kept apart. */
+  keepRemains(
+    session: Session,
+    version: Pick<Version, "spans" | "sequence">,
+    wanted: readonly Span[],
+    engine: Pick<EnginePort, "create">,
+  ): void {
     if (this.options.undoMax === 0) return;
     const held = new Set(session.remains.flatMap(({ spans }) => spans.map(({ key }) => key)));
-    const { spans, ranges } = remainsOf(session.spans, wanted, (key) => held.has(key));
+    const { spans, ranges } = remainsOf(version.spans, wanted, (key) => held.has(key));
     if (ranges.length === 0) return;
     const sequence = engine.create();
-    for (const { start, end } of ranges) sequence.adopt(session.sequence, start, end);
+    for (const { start, end } of ranges) sequence.adopt(version.sequence, start, end);
     this.addRemains(session, { sequence, spans });
   }
 

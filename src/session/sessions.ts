@@ -198,7 +198,8 @@ export class Sessions {
     if (undone) this.#residents.undo(session);
     const cells = this.#assemble(session, plan, sources);
     if (request.forget) notes.push(...this.#forget(session, plan, request));
-    else if (!undone) this.#remember(session, plan, request);
+    else if (undone) this.#keepBoth(session, request);
+    else this.#remember(session, plan, request);
     if (plan.adoption && cells) {
       session.assembled(cells, contentOf(plan.adoption, request.wanted, session.relocated));
     }
@@ -227,11 +228,17 @@ export class Sessions {
   #remember(session: Session, { dropped, relocated }: Plan, { wanted }: CheckoutRequest): void {
     if (dropped < leastUndone) return;
     const lasting = lastingTokens(session.spans, wanted);
-    this.#residents.keepRemains(session, wanted, this.engine);
+    this.#residents.keepRemains(session, session, wanted, this.engine);
     // What is dropped without anything moving, or because a trailer changed, is not worth more than a version
     // that is kept already.
     const isEdit = relocated > 0 && lasting >= leastUndone;
     if (isEdit || !session.previous) this.#residents.remember(session);
+  }
+
+  /** The version that came back loses what the edit takes, and the one put aside goes whole with the edit after it. */
+  #keepBoth(session: Session, { wanted }: CheckoutRequest): void {
+    for (const version of [session, session.previous])
+      if (version) this.#residents.keepRemains(session, version, wanted, this.engine);
   }
 
   #chosen(request: CheckoutRequest, recalled: Session | undefined, notes: string[]): Session {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import type { Message } from "../../src/context/chat.ts";
 import { hashing } from "./fake-engine.ts";
 import { ask, assistant, localChat, long, system, user } from "./local-chat.ts";
 
@@ -62,6 +63,43 @@ describe("undo", () => {
     await ask(chat, { messages: compacted, session: "s", maxTokens: 2 });
     const { bill } = await ask(chat, { messages: [...history, user("x")], session: "s", maxTokens: 2 });
     expect(bill.reason).toContain("came back");
+  });
+});
+
+describe("an agent's turns, each with another trailer", () => {
+  const start = [system, user("Find it.")];
+  const turn = (name: string) => [assistant(`I read ${long(name)}`), user(long(`result ${name}`))];
+  const trailer = (text: string) => user(`catalog ${text} `.repeat(8));
+  const asked = (chat: ReturnType<typeof localChat>["chat"], ...messages: Message[]) =>
+    ask(chat, { messages, session: "agent", maxTokens: 2, repair: "assistant" });
+
+  it("a compaction is an edit of what is resident, and its surviving answers are repaired", async () => {
+    const { chat } = localChat(hashing(256));
+    const [a, b, c] = ["a", "b", "c"].map(turn) as [Message[], Message[], Message[]];
+    await asked(chat, ...start, trailer("one"));
+    await asked(chat, ...start, ...a, trailer("two"));
+    await asked(chat, ...start, ...a, ...b, trailer("three"));
+    await asked(chat, ...start, ...a, ...b, ...c, trailer("four"));
+    const { bill } = await asked(chat, ...start, user("Read a and b."), ...c, trailer("five"));
+    expect(bill.reason).not.toContain("came back");
+    expect(bill.reason).toContain("recomputed as repair");
+    expect(bill.relocated).toBeGreaterThan(40);
+  });
+
+  it("what only the version put aside by an undo held is still there for an expand", async () => {
+    const { chat } = localChat(hashing(256));
+    const [a, b, c] = ["a", "b", "c"].map(turn) as [Message[], Message[], Message[]];
+    await asked(chat, ...start, ...a, ...b, user("go on"));
+    await asked(chat, ...start, user("Read a."), ...b, user("and then"));
+    await asked(chat, ...start, user("Read a."), ...b, ...c, user("and now"));
+    const back = await asked(chat, ...start, ...a, ...b, user("back to it"));
+    expect(back.bill.reason).toContain("came back");
+    const memory = user("In a stood nothing.");
+    const edited = await asked(chat, ...start, memory, ...b, user("next"));
+    expect(edited.bill.reason).not.toContain("came back");
+    const { bill } = await asked(chat, ...start, memory, ...b, user("go on"), ...c, user("then"));
+    expect(bill.reason).toContain("were adopted");
+    expect(bill.relocated).toBeGreaterThan(80);
   });
 });
 
