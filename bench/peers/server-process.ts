@@ -3,7 +3,9 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
+import { type IncomingMessage, request } from "node:http";
 import { createServer } from "node:net";
+import { text } from "node:stream/consumers";
 
 export interface ServerCommand {
   readonly file: string;
@@ -59,15 +61,18 @@ export class ServerProcess {
 
   /** The answer's JSON. Rejects with the body when the status is not 200. */
   async post<Answer>(path: string, body: object): Promise<Answer> {
-    const response = await fetch(`${this.url}${path}`, {
+    // Not fetch: it gives up when no header has come for five minutes, and a peer may read a prompt for longer.
+    const asked = request(`${this.url}${path}`, {
       method: "POST",
       headers: { "content-type": "application/json" },
-      body: JSON.stringify(body),
       signal: AbortSignal.timeout(3_600_000),
     });
-    const text = await response.text();
-    if (!response.ok) throw new Error(`${path} was answered ${response.status}: ${text.slice(0, 500)}`);
-    return JSON.parse(text) as Answer;
+    asked.end(JSON.stringify(body));
+    const [response] = (await once(asked, "response")) as [IncomingMessage];
+    const said = await text(response);
+    if (response.statusCode !== 200)
+      throw new Error(`${path} was answered ${response.statusCode}: ${said.slice(0, 500)}`);
+    return JSON.parse(said) as Answer;
   }
 
   /** Asks it to end, then makes it; safe to repeat. */
