@@ -20,7 +20,7 @@ import { lastingTokens } from "./remains.ts";
 import { nextRepair } from "./repair.ts";
 import { keyOf, Residents, type Source } from "./residents.ts";
 import { Room } from "./room.ts";
-import { type JobEnd, Session } from "./session.ts";
+import { type JobEnd, Session, type Version } from "./session.ts";
 
 export interface SessionsOptions {
   /** Sessions kept; more exist only while all are busy. */
@@ -198,8 +198,8 @@ export class Sessions {
     if (undone) this.#residents.undo(session);
     const cells = this.#assemble(session, plan, sources);
     if (request.forget) notes.push(...this.#forget(session, plan, request));
-    else if (undone) this.#keepBoth(session, request);
-    else this.#remember(session, plan, request);
+    else if (!undone) this.#remember(session, plan, request);
+    else for (const version of [session, session.previous!]) this.#keepRemains(session, version, request);
     if (plan.adoption && cells) {
       session.assembled(cells, contentOf(plan.adoption, request.wanted, session.relocated));
     }
@@ -235,10 +235,9 @@ export class Sessions {
     if (isEdit || !session.previous) this.#residents.remember(session);
   }
 
-  /** The version that came back loses what the edit takes, and the one put aside goes whole with the edit after it. */
-  #keepBoth(session: Session, { wanted }: CheckoutRequest): void {
-    for (const version of [session, session.previous])
-      if (version) this.#residents.keepRemains(session, version, wanted, this.engine);
+  /** After an undo too: the version put aside goes whole with the next edit. */
+  #keepRemains(session: Session, version: Version, { wanted }: CheckoutRequest): void {
+    this.#residents.keepRemains(session, version, wanted, this.engine);
   }
 
   #chosen(request: CheckoutRequest, recalled: Session | undefined, notes: string[]): Session {

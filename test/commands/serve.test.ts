@@ -54,12 +54,15 @@ async function serving(): Promise<Run & { readonly url: string }> {
   return { ...run, url: /listening on (http:\S+)/.exec(run.output.out)![1]! };
 }
 
-/** A stream whose prompt is read in small steps, and whose answer, greedy and unpenalised, falls into a loop. */
+/**
+ * A stream whose prompt is read in small steps, and whose answer, greedy and unpenalised, falls into a loop that is
+ * not guessed: it would be at its end too soon.
+ */
 function slowStream(url: string): Promise<Response> {
   const messages = [{ role: "user", content: "w ".repeat(3500) }];
   return fetch(
     `${url}/v1/chat/completions`,
-    post({ messages, stream: true, temperature: 0, repetition_penalty: 1 }),
+    post({ messages, stream: true, temperature: 0, repetition_penalty: 1, pocket: { lookup: false } }),
   );
 }
 
