@@ -1,5 +1,5 @@
 // The loops of the sampler that run over a whole vocabulary, once per kind of vector register. All kinds are compiled
-// from one text (sampler_loops.inc) without contraction and give the same bits: lanes are counted in the source, not
+// from one text (sampler_loops_body.h) without contraction and give the same bits: lanes are counted in the source, not
 // by the register. Called by Sampler, on any thread; they keep nothing.
 #pragma once
 

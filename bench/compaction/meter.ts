@@ -1,6 +1,7 @@
 // Stands between engine and runner and counts what steps compute: how many tokens, how many keys each of them
 // looks at, how many rows go through the LM head. Counts only; what follows in multiply-adds is a formula over the
 // model's shapes. It follows the gaps of every sequence, since a step fills them front to back.
+import type { DecoderShapes } from "../../models/shapes.ts";
 import type { CellSplice, Runner, SequenceId, StepEntry } from "../../src/engine/addon.ts";
 
 /** Of the steps since the last look. */
@@ -12,15 +13,10 @@ export interface Work {
   readonly rows: number;
 }
 
-export interface Shapes {
-  readonly layers: number;
-  readonly hidden: number;
-  readonly ffn: number;
-  readonly heads: number;
-  readonly kvHeads: number;
-  readonly headDim: number;
-  readonly vocab: number;
-}
+export type Shapes = Pick<
+  DecoderShapes,
+  "layers" | "hidden" | "ffn" | "heads" | "kvHeads" | "headDim" | "vocab"
+>;
 
 interface Range {
   readonly start: number;

@@ -137,20 +137,26 @@ export function againstIdeal(rows: readonly ResultRow[]): TopLevelSpec {
         encoding: {
           x: axisOf("ideal", "ideal: as many tokens appended, seconds"),
           y: axisOf("suffix", "first token after the compaction, seconds"),
-          color: {
-            field: "context",
-            type: "nominal",
-            title: "context",
-            sort: order,
-            scale: { domain: order, range: shades(order.length) },
-          },
+          color: colorOf(order),
         },
       },
     ],
   };
 }
 
-function isSameCondition(one: ResultRow, other: ResultRow): boolean {
+/** A shade for each context, in this order. */
+function colorOf(order: readonly string[]) {
+  return {
+    field: "context",
+    type: "nominal",
+    title: "context",
+    sort: [...order],
+    scale: { domain: [...order], range: shades(order.length) },
+  } as const;
+}
+
+/** Rows that differ in the way to reuse alone. */
+export function isSameCondition(one: ResultRow, other: ResultRow): boolean {
   return ["context", "place", "share", "summary"].every((key) => one[key] === other[key]);
 }
 
@@ -188,13 +194,7 @@ export function chains(rows: readonly ResultRow[]): TopLevelSpec {
         scale: { zero: true },
         axis: { title: "seconds to first token" },
       },
-      color: {
-        field: "context",
-        type: "nominal",
-        title: "context",
-        sort: order,
-        scale: { domain: order, range: shades(order.length) },
-      },
+      color: colorOf(order),
     },
   };
 }

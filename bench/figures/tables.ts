@@ -1,5 +1,5 @@
 // The tables of the report in Markdown, out of rows of results. Numbers are the rows' own; nothing is typed in here.
-import { isUsual } from "./figures.ts";
+import { isSameCondition, isUsual } from "./figures.ts";
 import { maybe, number, type ResultRow, text } from "./rows.ts";
 
 /** Milliseconds with their spread, and what was computed, per context and arm. */
@@ -53,11 +53,7 @@ export function cellTable(rows: readonly ResultRow[]): string {
   const lines = cells
     .filter((row) => row.arm !== "ideal" && !isUsual(row))
     .map((row) => {
-      const ideal = cells.find(
-        (other) =>
-          other.arm === "ideal" &&
-          ["context", "place", "share", "summary"].every((key) => other[key] === row[key]),
-      );
+      const ideal = cells.find((other) => other.arm === "ideal" && isSameCondition(other, row));
       const idealMs = ideal ? number(ideal, "ms") : Number.NaN;
       return [
         thousands(number(row, "context")),

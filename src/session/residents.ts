@@ -132,20 +132,25 @@ export class Residents {
     return length;
   }
 
-  /** What the edit to `wanted` takes out of a version of an idle session is kept apart. */
+  /**
+   * What the edit to `wanted` takes out of these versions of an idle session is kept apart. After an undo there are
+   * two: the one put aside goes whole with the edit after this one.
+   */
   keepRemains(
     session: Session,
-    version: Pick<Version, "spans" | "sequence">,
+    versions: readonly Source[],
     wanted: readonly Span[],
     engine: Pick<EnginePort, "create">,
   ): void {
     if (this.options.undoMax === 0) return;
-    const held = new Set(session.remains.flatMap(({ spans }) => spans.map(({ key }) => key)));
-    const { spans, ranges } = remainsOf(version.spans, wanted, (key) => held.has(key));
-    if (ranges.length === 0) return;
-    const sequence = engine.create();
-    for (const { start, end } of ranges) sequence.adopt(version.sequence, start, end);
-    this.addRemains(session, { sequence, spans });
+    for (const version of versions) {
+      const held = new Set(session.remains.flatMap(({ spans }) => spans.map(({ key }) => key)));
+      const { spans, ranges } = remainsOf(version.spans, wanted, (key) => held.has(key));
+      if (ranges.length === 0) continue;
+      const sequence = engine.create();
+      for (const { start, end } of ranges) sequence.adopt(version.sequence, start, end);
+      this.addRemains(session, { sequence, spans });
+    }
   }
 
   addRemains(session: Session, { sequence, spans }: Source): void {

@@ -20,7 +20,7 @@ import { lastingTokens } from "./remains.ts";
 import { nextRepair } from "./repair.ts";
 import { keyOf, Residents, type Source } from "./residents.ts";
 import { Room } from "./room.ts";
-import { type JobEnd, Session, type Version } from "./session.ts";
+import { type JobEnd, Session } from "./session.ts";
 
 export interface SessionsOptions {
   /** Sessions kept; more exist only while all are busy. */
@@ -198,8 +198,9 @@ export class Sessions {
     if (undone) this.#residents.undo(session);
     const cells = this.#assemble(session, plan, sources);
     if (request.forget) notes.push(...this.#forget(session, plan, request));
-    else if (!undone) this.#remember(session, plan, request);
-    else for (const version of [session, session.previous!]) this.#keepRemains(session, version, request);
+    else if (undone)
+      this.#residents.keepRemains(session, [session, session.previous!], request.wanted, this.engine);
+    else this.#remember(session, plan, request);
     if (plan.adoption && cells) {
       session.assembled(cells, contentOf(plan.adoption, request.wanted, session.relocated));
     }
@@ -228,16 +229,11 @@ export class Sessions {
   #remember(session: Session, { dropped, relocated }: Plan, { wanted }: CheckoutRequest): void {
     if (dropped < leastUndone) return;
     const lasting = lastingTokens(session.spans, wanted);
-    this.#residents.keepRemains(session, session, wanted, this.engine);
+    this.#residents.keepRemains(session, [session], wanted, this.engine);
     // What is dropped without anything moving, or because a trailer changed, is not worth more than a version
     // that is kept already.
     const isEdit = relocated > 0 && lasting >= leastUndone;
     if (isEdit || !session.previous) this.#residents.remember(session);
-  }
-
-  /** After an undo too: the version put aside goes whole with the next edit. */
-  #keepRemains(session: Session, version: Version, { wanted }: CheckoutRequest): void {
-    this.#residents.keepRemains(session, version, wanted, this.engine);
   }
 
   #chosen(request: CheckoutRequest, recalled: Session | undefined, notes: string[]): Session {

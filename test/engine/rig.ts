@@ -1,22 +1,11 @@
 // What the tests of the engine share: an engine over a scripted runner, jobs in short, and what the scripted
 // model must answer.
 import { Engine, type EngineOptions } from "../../src/engine/engine.ts";
-import type { Generated, Job, SequencePort, Splice } from "../../src/engine/job.ts";
+import { type Generated, greedy, type Job, type SequencePort, type Splice } from "../../src/engine/job.ts";
 import { following, ScriptedRunner } from "./scripted-runner.ts";
 
-export const sampling = {
-  temperature: 0,
-  topK: 0,
-  topP: 1,
-  minP: 0,
-  repetitionPenalty: 1,
-  frequencyPenalty: 0,
-  presencePenalty: 0,
-  seed: 0,
-};
-
 export function job(splices: Splice[], maxTokens: number, more: Partial<Job> = {}): Job {
-  return { splices, sampling, maxTokens, stopTokens: new Set(), top: 0, ...more };
+  return { splices, sampling: greedy, maxTokens, stopTokens: new Set(), top: 0, ...more };
 }
 
 export const append = (sequence: SequencePort, tokens: number[]): Splice => ({

@@ -1,15 +1,14 @@
 // MCP servers as a source of tools: one in this process, one as a program, and those that cannot be used.
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { pathToFileURL } from "node:url";
 import { InMemoryTransport } from "@modelcontextprotocol/sdk/inMemory.js";
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { expect, test } from "vitest";
 import { z } from "zod";
-import { packageRoot } from "../../src/commands/package-root.ts";
 import { runTool } from "../../src/harness/tool.ts";
 import { connectMcp, openMcpServers, parseMcpServer } from "../../src/harness/tools/mcp.ts";
+import { mcpProgram } from "./mcp-program.ts";
 
 async function connected(most = 1000) {
   const server = new McpServer({ name: "sums", version: "1" });
@@ -53,23 +52,10 @@ test("tools carry the server's name and schema, and give their text", async () =
 
 test("a program is started, used and ended", async () => {
   const folder = mkdtempSync(join(tmpdir(), "pocket-mcp-"));
-  const sdk = pathToFileURL(
-    join(packageRoot(), "node_modules/@modelcontextprotocol/sdk/dist/esm/server/"),
-  ).href;
-  const lines = [
-    `import { McpServer } from "${sdk}mcp.js";`,
-    `import { StdioServerTransport } from "${sdk}stdio.js";`,
-    'const server = new McpServer({ name: "env", version: "1" });',
-    'server.registerTool("key", {}, async () => ({ content: [{ type: "text", text: String(process.env.OPENAI_API_KEY) }] }));',
-    "await server.connect(new StdioServerTransport());",
-  ];
-  writeFileSync(join(folder, "server.mjs"), lines.join("\n"));
+  const program = mcpProgram(folder, "env", "key", "String(process.env.OPENAI_API_KEY)");
   process.env.OPENAI_API_KEY = "sk-secret";
   try {
-    const { tools, close } = await openMcpServers(
-      [`env=${process.execPath} ${join(folder, "server.mjs")}`],
-      1000,
-    );
+    const { tools, close } = await openMcpServers([program], 1000);
     expect(await use(tools, "env_key", "{}")).toBe("undefined");
     await close();
   } finally {

@@ -3,9 +3,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Runner, SampledToken } from "../../src/engine/addon.ts";
 import { Engine } from "../../src/engine/engine.ts";
-import type { Generated, Job } from "../../src/engine/job.ts";
+import { type Generated, greedy as greedyJob, type Job } from "../../src/engine/job.ts";
 import { mulberry } from "../engine/faulty-runner.ts";
-import { append, job, sampling } from "../engine/rig.ts";
+import { append, job } from "../engine/rig.ts";
 import { greedy, openTiny, prefill, tokensOf } from "./tiny-runner.ts";
 
 let runner: Runner;
@@ -70,22 +70,22 @@ function prompts(count: number, seed: number): number[][] {
 
 const kinds: readonly (readonly [name: string, more: Partial<Job>])[] = [
   ["greedy", {}],
-  ["seeded", { sampling: { ...sampling, temperature: 0.4, topK: 8, seed: 5 } }],
-  ["nucleus", { sampling: { ...sampling, temperature: 0.6, topP: 0.5, minP: 0.05, seed: 6 } }],
+  ["seeded", { sampling: { ...greedyJob, temperature: 0.4, topK: 8, seed: 5 } }],
+  ["nucleus", { sampling: { ...greedyJob, temperature: 0.6, topP: 0.5, minP: 0.05, seed: 6 } }],
   [
     "penalties",
-    { sampling: { ...sampling, repetitionPenalty: 1.05, presencePenalty: 0.05, frequencyPenalty: 0.02 } },
+    { sampling: { ...greedyJob, repetitionPenalty: 1.05, presencePenalty: 0.05, frequencyPenalty: 0.02 } },
   ],
   [
     "seeded penalties",
-    { sampling: { ...sampling, temperature: 0.3, topK: 3, repetitionPenalty: 1.02, seed: 9 } },
+    { sampling: { ...greedyJob, temperature: 0.3, topK: 3, repetitionPenalty: 1.02, seed: 9 } },
   ],
   ["alternatives", { top: 5 }],
   ["stop tokens", { stopTokens: new Set(Array.from({ length: 12 }, (_, index) => index * 20)) }],
-  ["fond of repetition", { sampling: { ...sampling, temperature: 0.5, seed: 3, frequencyPenalty: -0.5 } }],
+  ["fond of repetition", { sampling: { ...greedyJob, temperature: 0.5, seed: 3, frequencyPenalty: -0.5 } }],
   [
     "an answer that goes on",
-    { draw: 7, generatedFrom: 3, sampling: { ...sampling, temperature: 0.3, topK: 4, seed: 1 } },
+    { draw: 7, generatedFrom: 3, sampling: { ...greedyJob, temperature: 0.3, topK: 4, seed: 1 } },
   ],
 ];
 
@@ -111,7 +111,7 @@ async function guided(
       const place = Math.floor(random() * proposals.length);
       proposals[place] = (proposals[place]! + 1) % 250;
     }
-    const sample = { ...sampling, ...more.sampling, draw: draw + said.length, generatedFrom, top };
+    const sample = { ...greedyJob, ...more.sampling, draw: draw + said.length, generatedFrom, top };
     const tokens = Int32Array.of(said.at(-1)?.token ?? prompt.at(-1)!);
     const { outcomes } = await runner.step([
       { sequence: id, tokens, sample, proposals: Int32Array.from(proposals) },
@@ -171,7 +171,7 @@ describe("with lookup", () => {
   });
 
   test("an answer that repeats itself has tokens that cost no step of their own", async () => {
-    const more = { sampling: { ...sampling, frequencyPenalty: -1 } };
+    const more = { sampling: { ...greedyJob, frequencyPenalty: -1 } };
     const [prompt] = prompts(1, 5) as [number[]];
     const plain = await answer(engine, prompt, more);
     const { acceptedTokens } = engine.stats();
@@ -185,7 +185,7 @@ describe("with lookup", () => {
   test("streams in one batch, some with it and some without, do not mix", async () => {
     const asked = prompts(6, 23).map((prompt, place) => {
       const more = {
-        sampling: { ...sampling, temperature: place % 2 === 0 ? 0 : 0.3, topK: 5, seed: place },
+        sampling: { ...greedyJob, temperature: place % 2 === 0 ? 0 : 0.3, topK: 5, seed: place },
       };
       return { prompt, more };
     });

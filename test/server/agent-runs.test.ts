@@ -1,19 +1,19 @@
 // Agent runs over HTTP: off unless asked for, never without a key unless asked for, watched, left, cancelled, and
 // no business of another key.
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { pathToFileURL } from "node:url";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { packageRoot } from "../../src/commands/package-root.ts";
 import type { ChatEvent, ChatRequest } from "../../src/context/chat.ts";
 import { Store } from "../../src/context/store.ts";
 import { LiveRuns } from "../../src/harness/live-runs.ts";
 import { buildServer } from "../../src/server/app.ts";
 import type { ServerOptions } from "../../src/server/backend.ts";
 import { count, type Line, ScriptedChat } from "../context/scripted-chat.ts";
+import { mcpProgram } from "../harness/mcp-program.ts";
 import { ScriptedBackend, serverOptions } from "./scripted-backend.ts";
 
 let folder: string;
@@ -223,21 +223,10 @@ test.each([
 });
 
 test("have the tools of the MCP servers that the server was started with, and no request names others", async () => {
-  const sdk = pathToFileURL(
-    join(packageRoot(), "node_modules/@modelcontextprotocol/sdk/dist/esm/server/"),
-  ).href;
-  const lines = [
-    `import { McpServer } from "${sdk}mcp.js";`,
-    `import { StdioServerTransport } from "${sdk}stdio.js";`,
-    'const server = new McpServer({ name: "clock", version: "1" });',
-    'server.registerTool("tell", {}, async () => ({ content: [{ type: "text", text: "half past nine" }] }));',
-    "await server.connect(new StdioServerTransport());",
-  ];
-  writeFileSync(join(folder, "clock.mjs"), lines.join("\n"));
   const asks: Line = { text: "", calls: [{ id: "1", name: "clock_tell", arguments: "{}" }] };
   const { ask, json } = await serve((_, turn) => (turn === 0 ? asks : { text: "It is late." }), {
     withoutKey: true,
-    mcp: [`clock=${process.execPath} ${join(folder, "clock.mjs")}`],
+    mcp: [mcpProgram(folder, "clock", "tell", '"half past nine"')],
   });
   const { response } = await ask("POST", "", { task: "What time is it?" });
   const events = await eventsOf(response);

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { Message, Repair } from "../../src/context/chat.ts";
+import { greedy } from "../../src/engine/job.ts";
 import { leastAdopted, planAdoption } from "../../src/session/adoption.ts";
 import { contentOf } from "../../src/session/assembly.ts";
 import { planEdit } from "../../src/session/diff.ts";
@@ -247,20 +248,9 @@ describe("the plan of an adoption", () => {
   });
 });
 
-const sampling = {
-  temperature: 0,
-  topK: 0,
-  topP: 1,
-  minP: 0,
-  repetitionPenalty: 1,
-  frequencyPenalty: 0,
-  presencePenalty: 0,
-  seed: 0,
-};
-
 async function run(
   sequence: ReturnType<FakeEngine["create"]>,
   splices: Parameters<typeof sequence.run>[0]["splices"],
 ): Promise<void> {
-  await sequence.run({ splices, maxTokens: 0, stopTokens: new Set(), top: 0, sampling }).next();
+  await sequence.run({ splices, maxTokens: 0, stopTokens: new Set(), top: 0, sampling: greedy }).next();
 }

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { Repair, Reuse } from "../../src/context/chat.ts";
+import { greedy } from "../../src/engine/job.ts";
 import { leastSurvivors, type Plan, planEdit } from "../../src/session/diff.ts";
 import type { Island } from "../../src/session/island.ts";
 import { matchSpans } from "../../src/session/match.ts";
@@ -152,7 +153,7 @@ describe("an edit", () => {
               maxTokens: 0,
               stopTokens: new Set(),
               top: 0,
-              sampling,
+              sampling: greedy,
             });
             await run.next();
             expect(sequence.tokens()).toEqual(tokensOf(next));
@@ -226,17 +227,6 @@ describe("an edit", () => {
     expect(plan.reason).toContain("where exact cells end");
   });
 });
-
-const sampling = {
-  temperature: 0,
-  topK: 0,
-  topP: 1,
-  minP: 0,
-  repetitionPenalty: 1,
-  frequencyPenalty: 0,
-  presencePenalty: 0,
-  seed: 0,
-};
 
 describe("matching spans", () => {
   /** Every choice of pairs, by recursion. */

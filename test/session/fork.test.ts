@@ -1,16 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { hashing } from "./fake-engine.ts";
-import { ask, assistant, closedGate, collect, localChat, long, summary, system, user } from "./local-chat.ts";
+import { ask, closedGate, collect, compacted, history, localChat, summary, user } from "./local-chat.ts";
 
-const history = [
-  system,
-  user(long("a")),
-  assistant(long("b")),
-  user(long("c")),
-  assistant(long("d")),
-  user(long("e")),
-];
-const compacted = [system, user("Told: a and b."), ...history.slice(3)];
 const question = user("Summarize the above.");
 
 describe("a request with fork", () => {

@@ -2,17 +2,7 @@ import { describe, expect, it } from "vitest";
 import { nextRepair } from "../../src/session/repair.ts";
 import { type Span, spanOf } from "../../src/text/span.ts";
 import { hashing } from "./fake-engine.ts";
-import { ask, assistant, localChat, long, system, user } from "./local-chat.ts";
-
-const history = [
-  system,
-  user(long("a")),
-  assistant(long("b")),
-  user(long("c")),
-  assistant(long("d")),
-  user(long("e")),
-];
-const compacted = [system, user("Told: a and b."), ...history.slice(3)];
+import { ask, compacted, history, localChat, long, user } from "./local-chat.ts";
 
 /** Waits until it holds, or says what it was in the end. */
 async function settled(stale: () => number): Promise<void> {

@@ -1,6 +1,8 @@
 // A chat on the scripted engine, with few words for what tests of this room say over and over.
+
 import { expect } from "vitest";
 import type { ChatEvent, ChatRequest, Message } from "../../src/context/chat.ts";
+import { greedy } from "../../src/engine/job.ts";
 import { LocalChat, type LocalChatOptions } from "../../src/session/chat.ts";
 import { smallText } from "../text/small.ts";
 import { FakeEngine, type Model, scripted } from "./fake-engine.ts";
@@ -11,16 +13,6 @@ const endOfTurn = tokenizer.idOf("<|im_end|>")!;
 const opening = Array.from(tokenizer.encodeTemplate("<|im_start|>assistant\n"));
 const isTurn = (tokens: readonly number[]) =>
   opening.every((id, place) => tokens.at(place - opening.length) === id);
-
-export const sampling = {
-  temperature: 0,
-  topK: 0,
-  topP: 1,
-  minP: 0,
-  repetitionPenalty: 1,
-  frequencyPenalty: 0,
-  presencePenalty: 0,
-};
 
 /** One character per token: never the ids that encoding the text again would give. */
 export function spell(answer: string): number[] {
@@ -37,7 +29,7 @@ export function localChat(
   options: { readonly capacity?: number; readonly context?: number } & Partial<LocalChatOptions> = {},
 ) {
   const engine = new FakeEngine(model, options);
-  const chat = new LocalChat({ engine, ...text, sessionsMax: 8, sampling, ...options });
+  const chat = new LocalChat({ engine, ...text, sessionsMax: 8, sampling: greedy, ...options });
   return { engine, chat };
 }
 
@@ -83,6 +75,17 @@ export const user = (content: string): Message => ({ role: "user", content });
 export const assistant = (content: string): Message => ({ role: "assistant", content });
 export const long = (name: string) =>
   `${name}: ${Array.from({ length: 30 }, (_, at) => `${name} ${at}`).join(", ")}.`;
+
+export const history: readonly Message[] = [
+  system,
+  user(long("a")),
+  assistant(long("b")),
+  user(long("c")),
+  assistant(long("d")),
+  user(long("e")),
+];
+/** The oldest two of its exchanges as a memory. */
+export const compacted: readonly Message[] = [system, user("Told: a and b."), ...history.slice(3)];
 
 /** The cells are the rendered prompt and the answer's tokens but for the last one, which never gets a cell. */
 export function expectCells(

@@ -1,30 +1,22 @@
 // What happens when the pool is too small for everybody, and whether the bookkeeping holds when clients come,
 // edit, leave and come back in any order.
+
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { ChatEvent, Message, Repair, Reuse } from "../../src/context/chat.ts";
+import { greedy } from "../../src/engine/job.ts";
 import { PocketError } from "../../src/errors.ts";
 import { LocalChat, type LocalChatOptions } from "../../src/session/chat.ts";
 import { smallText } from "../text/small.ts";
 import { FakeEngine, hashing } from "./fake-engine.ts";
 
 const text = smallText();
-const sampling = {
-  temperature: 0,
-  topK: 0,
-  topP: 1,
-  minP: 0,
-  repetitionPenalty: 1,
-  frequencyPenalty: 0,
-  presencePenalty: 0,
-};
-
 function set(capacity: number, sessionsMax = 8, more: Partial<LocalChatOptions> = {}) {
   const engine = new FakeEngine(hashing(256), { capacity });
-  return { engine, chat: new LocalChat({ engine, ...text, sessionsMax, sampling, ...more }) };
+  return { engine, chat: new LocalChat({ engine, ...text, sessionsMax, sampling: greedy, ...more }) };
 }
 
 const user = (content: string): Message => ({ role: "user", content });

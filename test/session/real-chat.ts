@@ -1,5 +1,6 @@
 // A chat on the real engine with the seeded tiny model: f32 throughout, so that what differs between two ways
 // to the same cells is the order of a sum. For what only real keys and values can prove.
+
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { readManifest } from "../../models/manifest.ts";
@@ -7,11 +8,11 @@ import { ensureTinyModel } from "../../models/tiny.ts";
 import { packageRoot, runtimeLibrary } from "../../src/commands/package-root.ts";
 import { openRunner, type Runner } from "../../src/engine/addon.ts";
 import { Engine } from "../../src/engine/engine.ts";
+import { greedy } from "../../src/engine/job.ts";
 import { LocalChat, type LocalChatOptions } from "../../src/session/chat.ts";
 import { Renderer } from "../../src/text/render.ts";
 import { ChatTemplate } from "../../src/text/template.ts";
 import { Tokenizer } from "../../src/text/tokenizer.ts";
-import { sampling } from "./local-chat.ts";
 
 export interface RealChat {
   readonly engine: Engine;
@@ -53,7 +54,7 @@ export async function openRealChat(
     renderer,
     stopTokens,
     sessionsMax: 32,
-    sampling,
+    sampling: greedy,
     ...options,
   });
   return {

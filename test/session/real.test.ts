@@ -7,18 +7,9 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { ChatRequest, Message } from "../../src/context/chat.ts";
 import { PocketError } from "../../src/errors.ts";
 import type { LocalChat } from "../../src/session/chat.ts";
-import { ask, assistant, long, system, user } from "./local-chat.ts";
+import { ask, compacted, history, long, system, user } from "./local-chat.ts";
 import { openRealChat, type RealChat } from "./real-chat.ts";
 
-const history = [
-  system,
-  user(long("a")),
-  assistant(long("b")),
-  user(long("c")),
-  assistant(long("d")),
-  user(long("e")),
-];
-const compacted = [system, user("Told: a and b."), ...history.slice(3)];
 const scored = { maxTokens: 8, topLogprobs: 5 };
 
 let folder: string;

@@ -1,16 +1,8 @@
 import { describe, expect, it } from "vitest";
 import type { Message } from "../../src/context/chat.ts";
 import { hashing } from "./fake-engine.ts";
-import { ask, assistant, localChat, long, system, user } from "./local-chat.ts";
+import { ask, assistant, history, localChat, long, system, user } from "./local-chat.ts";
 
-const history = [
-  system,
-  user(long("a")),
-  assistant(long("b")),
-  user(long("c")),
-  assistant(long("d")),
-  user(long("e")),
-];
 const compacted = [system, user("Told: a, b and c."), ...history.slice(4)];
 
 describe("undo", () => {
