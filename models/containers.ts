@@ -12,7 +12,7 @@
 // Fitted (offset_blocks.ts) and rounded ones have zero points.
 // * 8 bits where the matrix sees the vocabulary. Under f32 every matrix is widened.
 import { blockForms, readBlocks } from "./blocks.ts";
-import { dequantise } from "./dequantise.ts";
+import { type Convert, throughFloats } from "./dequantise.ts";
 import { type BlockType, isPlain, type TensorType } from "./ggml.ts";
 import type { WeightFormat } from "./manifest.ts";
 import { fitOffsets } from "./offset_blocks.ts";
@@ -27,8 +27,7 @@ export interface BlockContainer {
   readonly zeroPoints: boolean;
   /** How the manifest calls it. */
   readonly stored: string;
-  /** `check` is shown every float that the result depends on, and may throw. */
-  readonly convert: (bytes: Uint8Array, count: number, check: (values: Float32Array) => void) => Requantised;
+  readonly convert: Convert<Requantised>;
 }
 
 export function chooseContainer(
@@ -59,11 +58,7 @@ function requantised(
     block: requantisedBlock,
     zeroPoints: quantise !== symmetric8,
     stored,
-    convert: (bytes, count, check) => {
-      const values = dequantise(type, bytes, count);
-      check(values);
-      return quantise(values);
-    },
+    convert: throughFloats(type, quantise),
   };
 }
 

@@ -22,6 +22,21 @@ export function dequantise(type: TensorType, bytes: Uint8Array, count: number): 
   return values;
 }
 
+/** `count` values of tensor bytes in another form; `check` is shown every float that is rounded, and may throw. */
+export type Convert<Form> = (bytes: Uint8Array, count: number, check: (values: Float32Array) => void) => Form;
+
+/** Widened, shown to `check`, and quantised anew. */
+export function throughFloats<Form>(
+  type: TensorType,
+  quantise: (values: Float32Array) => Form,
+): Convert<Form> {
+  return (bytes, count, check) => {
+    const values = dequantise(type, bytes, count);
+    check(values);
+    return quantise(values);
+  };
+}
+
 function widen(type: PlainType, bytes: Uint8Array, count: number): Float32Array {
   const values = new Float32Array(count);
   if (type === "F32") new Uint8Array(values.buffer).set(bytes.subarray(0, count * 4));

@@ -1,38 +1,12 @@
 // The families that are served, by the architecture name that stands in a GGUF file. A family says which
-// tensors it takes and how its graph is written; both are in the family's own file.
+// tensors it takes and how its graph is written; what several have in common is in decoder.ts.
 import { pocketError } from "../src/errors.ts";
+import type { DecoderWeights } from "./decoder.ts";
 import type { GraphBuilder } from "./graph.ts";
 import { llama } from "./llama.ts";
 import { qwen2 } from "./qwen2.ts";
 import type { DecoderShapes } from "./shapes.ts";
 import type { TensorSource } from "./source.ts";
-import type { StoredMatrix, StoredVector } from "./weights.ts";
-
-export interface Linear {
-  readonly weight: StoredMatrix;
-  readonly bias?: StoredVector;
-}
-
-/** The stored weights of a dense decoder with gated feed-forward layers. */
-export interface DecoderWeights {
-  readonly embedding: StoredMatrix;
-  readonly layers: readonly LayerWeights[];
-  readonly finalNorm: StoredVector;
-  /** The embedding itself where the two are tied. */
-  readonly head: StoredMatrix;
-}
-
-export interface LayerWeights {
-  readonly attentionNorm: StoredVector;
-  readonly q: Linear;
-  readonly k: Linear;
-  readonly v: Linear;
-  readonly o: StoredMatrix;
-  readonly ffnNorm: StoredVector;
-  readonly gate: StoredMatrix;
-  readonly up: StoredMatrix;
-  readonly down: StoredMatrix;
-}
 
 export interface Family {
   readonly name: "qwen2" | "llama";

@@ -4,9 +4,10 @@
 import { randomUUID } from "node:crypto";
 import { mkdir, readdir, rename, rm, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
+import type { DecoderWeights } from "./decoder.ts";
 import { sha256OfFiles } from "./digest.ts";
 import { diskError } from "./disk.ts";
-import { type DecoderWeights, type Family, familyOf } from "./family.ts";
+import { type Family, familyOf } from "./family.ts";
 import { type Gguf, openGguf } from "./gguf.ts";
 import { GraphBuilder } from "./graph.ts";
 import {

@@ -7,7 +7,7 @@
 //   F16 BF16 F32           q8_0, rounded      q8_0, rounded       q4_1, searched   as exact
 import { blockForms } from "./blocks.ts";
 import type { MatrixRole } from "./containers.ts";
-import { dequantise } from "./dequantise.ts";
+import { type Convert, throughFloats } from "./dequantise.ts";
 import { isPlain, type TensorType } from "./ggml.ts";
 import type { WeightFormat } from "./manifest.ts";
 import { fileBlocks, type PanelSource, roundedTo4, roundedTo8, widenedBlocks } from "./panel_source.ts";
@@ -15,8 +15,7 @@ import type { PanelFormat } from "./panels.ts";
 
 export interface PanelContainer {
   readonly format: PanelFormat;
-  /** `check` is shown every float that is rounded, and may throw. */
-  readonly convert: (bytes: Uint8Array, count: number, check: (values: Float32Array) => void) => PanelSource;
+  readonly convert: Convert<PanelSource>;
 }
 
 export function choosePanels(
@@ -44,10 +43,6 @@ function rounded(
 ): PanelContainer {
   return {
     format,
-    convert: (bytes, count, check) => {
-      const values = dequantise(type, bytes, count);
-      check(values);
-      return quantise(values);
-    },
+    convert: throughFloats(type, quantise),
   };
 }
