@@ -24,6 +24,7 @@
 
 #include "attention_job.h"
 #include "attention_micro.h"
+#include "attention_walk.h"
 
 namespace pocket {
 namespace {
@@ -69,37 +70,18 @@ struct Attend {
       maxima[r] = -FLT_MAX;  // and not minus infinity: a difference of two of these must be a number
       weights[r] = 0;
     }
-    const int last = job.tokens[job.tokenCount - 1].index;
     // Few rows: blocks that stay in the first-level cache. Many: fewer steps of the softmax.
     const int blockTiles = rows <= 2 * Math::kRows ? kFewTiles : kBlockTiles;
-    int token = 0;
-    for (int s = 0, end = 0; s < job.segmentCount && job.segments[s].index <= last; s = end) {
-      const Segment& first = job.segments[s];
-      for (end = s + 1; end < job.segmentCount && end - s < blockTiles; end++)
-        if (job.segments[end].delta != first.delta || job.segments[end].index > last) break;
-      while (job.tokens[token].index < first.index) token++;  // these see none of it, nor of what follows
-      if (s == 0 || first.delta != job.segments[s - 1].delta) rotate(token, first.delta);
-      block(token * job.group, s, end);
-    }
+    walk(job, blockTiles, [this](int token, int delta) { rotate(token, delta); },
+         [this](int token, int start, int end) { block(token * job.group, start, end); });
     finish();
   }
 
-  // Tokens [token, tokenCount) turned for index - delta; those before are not looked at any more.
   void rotate(int token, int delta) {
-    const int half = job.headDim / 2;
     float* turned = scores;  // free between blocks; a row of it holds a head
-    for (; token < job.tokenCount; token++) {
-      const float* cosines = job.rope + static_cast<int64_t>(job.tokens[token].index - delta) * job.headDim;
-      const float* sines = cosines + half;
-      for (int h = 0; h < job.group; h++) {
-        const float* from = job.q + (static_cast<int64_t>(token) * job.heads + h) * job.headDim;
-        for (int d = 0; d < half; d++) {
-          turned[d] = (from[d] * cosines[d] - from[half + d] * sines[d]) * job.scoreScale;
-          turned[half + d] = (from[half + d] * cosines[d] + from[d] * sines[d]) * job.scoreScale;
-        }
-        Math::pack(turned, job.headDim, q + static_cast<int64_t>(token * job.group + h) * steps());
-      }
-    }
+    turnQueries(job, token, delta, turned, [&](int row) {
+      Math::pack(turned, job.headDim, q + static_cast<int64_t>(row) * steps());
+    });
   }
 
   // Rows [row, rows) over segments [start, end).

@@ -24,6 +24,7 @@
 #include <type_traits>
 
 #include "attention_pair_micro.h"
+#include "attention_walk.h"
 
 namespace pocket {
 namespace {
@@ -76,38 +77,20 @@ struct AttendPairs {
     std::memset(weights, 0, sizeof(float) * rows * kTile);
     // And not minus infinity: a difference of two of these must be a number.
     for (int r = 0; r < rows; r++) references[r] = -FLT_MAX;
-    const int last = job.tokens[job.tokenCount - 1].index;
-    int token = 0;
-    for (int s = 0, end = 0; s < job.segmentCount && job.segments[s].index <= last; s = end) {
-      const Segment& first = job.segments[s];
-      for (end = s + 1; end < job.segmentCount && end - s < kPairTiles; end++)
-        if (job.segments[end].delta != first.delta || job.segments[end].index > last) break;
-      while (job.tokens[token].index < first.index) token++;  // these see none of it, nor of what follows
-      if (s == 0 || first.delta != job.segments[s - 1].delta) rotate(token, first.delta);
-      segments = &first;
-      tileCount = end - s;
-      block(token * job.group);
-    }
+    walk(job, kPairTiles, [this](int token, int delta) { rotate(token, delta); },
+         [this](int token, int start, int end) {
+           segments = job.segments + start;
+           tileCount = end - start;
+           block(token * job.group);
+         });
     finish();
   }
 
-  // Tokens [token, tokenCount) turned for index - delta; those before are not looked at any more.
   void rotate(int token, int delta) {
-    const int half = job.headDim / 2;
     float* turned = reinterpret_cast<float*>(keys);  // free between blocks
-    for (; token < job.tokenCount; token++) {
-      const float* cosines = job.rope + static_cast<int64_t>(job.tokens[token].index - delta) * job.headDim;
-      const float* sines = cosines + half;
-      for (int h = 0; h < job.group; h++) {
-        const float* from = job.q + (static_cast<int64_t>(token) * job.heads + h) * job.headDim;
-        for (int d = 0; d < half; d++) {
-          turned[d] = (from[d] * cosines[d] - from[half + d] * sines[d]) * job.scoreScale;
-          turned[half + d] = (from[half + d] * cosines[d] + from[d] * sines[d]) * job.scoreScale;
-        }
-        const int row = token * job.group + h;
-        scales[row] = Scores::pack(turned, job.headDim, q + static_cast<int64_t>(row) * steps);
-      }
-    }
+    turnQueries(job, token, delta, turned, [&](int row) {
+      scales[row] = Scores::pack(turned, job.headDim, q + static_cast<int64_t>(row) * steps);
+    });
   }
 
   // Rows [row, rows) over the tiles of the block.

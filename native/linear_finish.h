@@ -4,30 +4,18 @@
 
 #include <cstring>
 
+#include "exponential.h"
 #include "linear_rows.h"
 
 namespace pocket {
 namespace {
 
-// y / (1 + e^-y). e^t as 2^n * e^f with |f| <= ln 2 / 2 (Cody and Waite 1980), a Taylor polynomial for e^f: its
-// rest is below a unit in the last place. Written without branches, so that it becomes vector code.
+// y / (1 + e^-y).
 inline float silu(float y) {
   float t = -y;
   t = t > 87.0f ? 87.0f : t;
   t = t < -87.0f ? -87.0f : t;
-  const float shifted = t * 1.44269504f + 0x1.8p23f;
-  const float n = shifted - 0x1.8p23f;
-  const float f = (t - n * 0.693359375f) + n * 2.12194440e-4f;
-  float power = 1.0f / 5040;
-  power = power * f + 1.0f / 720;
-  power = power * f + 1.0f / 120;
-  power = power * f + 1.0f / 24;
-  power = power * f + 1.0f / 6;
-  power = power * f + 0.5f;
-  power = power * f + 1;
-  power = power * f + 1;
-  const int32_t bits = static_cast<int32_t>((static_cast<uint32_t>(wordAt(&shifted)) + 127) << 23);
-  return y / (1 + power * floatAt(&bits));
+  return y / (1 + exponential(t));
 }
 
 // Of sixteen mostly, which then are a constant.

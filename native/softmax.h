@@ -5,8 +5,9 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <limits>
+
+#include "exponential.h"
 
 namespace pocket {
 
@@ -16,30 +17,11 @@ inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // the result does not depend on how wide that is.
 inline constexpr int32_t kLanes = 16;
 
-// e^x for x <= 0, within 2 units in the last place; 0 below -87, and for NaN. By hand, because it is called
-// for every token of the vocabulary, compiles to vector code, and is the same on every machine, which
-// library functions are not. x = n ln 2 + r with |r| <= ln 2 / 2, then the Taylor polynomial of degree 7.
+// e^x for x <= 0; 0 below -87, and for NaN.
 static inline float expNegative(float x) {
-  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, in the low bits
   const bool tiny = !(x >= -87.0f);
-  const float clamped = tiny ? -87.0f : x;
-  const float shifted = clamped * 1.44269504f + kRound;
-  const float n = shifted - kRound;
-  const float r = (clamped - n * 0.693359375f) - n * -2.12194440e-4f;
-  float p = 1.0f / 5040;
-  p = p * r + 1.0f / 720;
-  p = p * r + 1.0f / 120;
-  p = p * r + 1.0f / 24;
-  p = p * r + 1.0f / 6;
-  p = p * r + 0.5f;
-  p = p * r + 1.0f;
-  p = p * r + 1.0f;
-  uint32_t exponent;
-  std::memcpy(&exponent, &shifted, sizeof exponent);
-  exponent = (exponent + 127) << 23;
-  float scale;
-  std::memcpy(&scale, &exponent, sizeof scale);
-  return tiny ? 0.0f : p * scale;
+  const float power = exponential(tiny ? -87.0f : x);
+  return tiny ? 0.0f : power;
 }
 
 // [0, 1) out of (seed, draw): SplitMix64's finaliser (Steele et al., 2014) over both.

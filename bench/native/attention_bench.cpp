@@ -1,4 +1,4 @@
-// Times the attention kernel alone: one layer, two threads started per pass, a store that was just written. A row
+// Times the attention kernel alone: one layer, two threads, a store that was just written. A row
 // names its condition; run with words to choose rows (all words must occur), with --json for lines of JSON.
 //
 //   attention_bench prefill f16      attention_bench decode avx512bf16      attention_bench --json
@@ -6,21 +6,15 @@
 // A multiply-add is one of the 2 * headDim per query head, row and visible key (scores, then values). Best and
 // median of the repetitions; a repetition includes writing the chunk's own keys and values. KV GB/s is of the median,
 // beside the bandwidth of plain reading in the first row. One layer's pages may fit a large third-level cache.
-//
-//   g++ -std=c++17 -O3 -Inative bench/native/attention_bench.cpp build/bench/libpocket_core.a -lpthread
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
-#include <mutex>
 #include <random>
 #include <string>
-#include <thread>
 
 #include "attention.h"
+#include "bench.h"
 
 using namespace pocket;
 
@@ -47,60 +41,6 @@ const Model kModels[] = {{"qwen2.5-0.5b", {14, 2, 64, 0.125f}},
                          {"qwen2.5-1.5b", {12, 2, 128, 0.088388f}},
                          {"smollm2-135m", {9, 3, 64, 0.125f}}};
 
-// Two threads that stay, as a runtime's pool would.
-class Pair {
- public:
-  Pair() : other_([this] { serve(); }) {}
-  ~Pair() {
-    {
-      std::lock_guard lock(mutex_);
-      closing_ = true;
-    }
-    wake_.notify_one();
-    other_.join();
-  }
-
-  void run(int count, const std::function<void(int)>& body) {
-    {
-      std::lock_guard lock(mutex_);
-      body_ = &body, count_ = count, next_ = 0, busy_ = true;
-    }
-    wake_.notify_one();
-    drain();
-    std::unique_lock lock(mutex_);
-    done_.wait(lock, [this] { return !busy_; });
-  }
-
- private:
-  void drain() {
-    for (int i = next_++; i < count_; i = next_++) (*body_)(i);
-  }
-  void serve() {
-    for (;;) {
-      std::unique_lock lock(mutex_);
-      wake_.wait(lock, [this] { return busy_ || closing_; });
-      if (closing_) return;
-      lock.unlock();
-      drain();
-      lock.lock();
-      busy_ = false;
-      done_.notify_one();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable wake_, done_;
-  const std::function<void(int)>* body_ = nullptr;
-  int count_ = 0;
-  std::atomic<int> next_{0};
-  bool busy_ = false, closing_ = false;
-  std::thread other_;
-};
-
-struct Timing {
-  double best, median;
-};
-
 Batch batchOf(const Case& c) {
   Batch batch;
   const int perDelta = (c.depth + c.deltas - 1) / c.deltas;
@@ -123,10 +63,7 @@ double readBandwidth() {
     const auto before = std::chrono::steady_clock::now();
     pair.run(static_cast<int>(sums.size()), [&](int part) {
       const uint64_t* from = memory.data() + part * (kPart / sizeof(uint64_t));
-      uint64_t lanes[16] = {};
-      for (size_t i = 0; i < kPart / sizeof(uint64_t); i += 16)
-        for (size_t l = 0; l < 16; l++) lanes[l] += from[i + l];
-      for (uint64_t lane : lanes) sums[static_cast<size_t>(part)] += lane;
+      sums[static_cast<size_t>(part)] += sumOf(from, kPart / sizeof(uint64_t));
     });
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
     best = std::max(best, double(kBytes) / seconds);
@@ -165,8 +102,7 @@ Timing measure(const AttentionShape& shape, KvType type, Isa isa, const Case& c)
     seconds.push_back(std::chrono::duration<double>(after - before).count());
     spent = std::chrono::duration<double>(after - start).count();
   }
-  std::sort(seconds.begin(), seconds.end());
-  return {seconds.front(), seconds[seconds.size() / 2]};
+  return timingOf(seconds);
 }
 
 void report(const Model& model, KvType type, Isa isa, const Case& c, const std::string& row, bool json) {
@@ -188,11 +124,8 @@ void report(const Model& model, KvType type, Isa isa, const Case& c, const std::
 }  // namespace
 
 int main(int count, char** arguments) {
-  bool json = false;
-  std::vector<std::string> words;
-  for (int i = 1; i < count; i++)
-    if (std::strcmp(arguments[i], "--json") == 0) json = true;
-    else words.push_back(arguments[i]);
+  const Words words(count, arguments);
+  const bool json = words.json;
   if (!json) {
     std::printf("| %-58s | %9s | %9s | %7s | %7s | %6s |\n", "row (one layer, 2 threads)", "ms median", "ms best",
                 "GMAC/s", "best", "KV GB/s");
@@ -210,11 +143,7 @@ int main(int count, char** arguments) {
                                   std::to_string(c.depth) + " deltas=" + std::to_string(c.deltas) + " " + name(type) +
                                   " " + name(isa) + " " + model.name;
           if (isa == Isa::kAmx) continue;  // the same kernel as avx512bf16
-          const std::string spaced = " " + row + " ";
-          if (!std::all_of(words.begin(), words.end(), [&](const std::string& word) {
-                return spaced.find(" " + word + " ") != std::string::npos;
-              }))
-            continue;
+          if (!words.choose(row)) continue;
           report(model, type, isa, c, row, json);
           rows++;
         }

@@ -2,9 +2,10 @@
 // and other kernels, each against f32 pages and f32 products. Prints the mean and the largest KL divergence of the
 // next-token distributions and how often the likeliest token is the same, at every `every`-th position.
 //
-//   attention_fidelity libonnxruntime.so.1 graph.int8.onnx tokens.txt count every arm…     in the model's folder
+//   attention_fidelity libonnxruntime.so.1 graph.int8.onnx tokens.txt count every arm…
 //
-// An arm is pages/isa, as f16/avx512bf16; tokens.txt holds numbers. The shapes are those of qwen2.5-coder-0.5b.
+// To be run in the model's folder; built with the benches, in build/bench. An arm is pages/isa, as f16/avx512bf16;
+// tokens.txt holds numbers. The shapes are those of qwen2.5-coder-0.5b.
 #include <algorithm>
 #include <chrono>
 #include <cmath>

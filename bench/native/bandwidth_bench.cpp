@@ -6,24 +6,18 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "bench.h"
+
+using namespace pocket;
+
 namespace {
 
-// Sixteen independent sums, so that the additions never wait for one another.
-constexpr int kLanes = 16;
-
-uint64_t sum(const uint64_t* words, size_t count) {
-  uint64_t lanes[kLanes] = {};
-  for (size_t i = 0; i + kLanes <= count; i += kLanes)
-    for (int lane = 0; lane < kLanes; lane++) lanes[lane] += words[i + lane];
-  uint64_t total = 0;
-  for (uint64_t lane : lanes) total += lane;
-  return total;
-}
+constexpr size_t kLanes = 16;  // words are cut in parts that sumOf takes whole
 
 // Bytes a second of one pass over all words.
 double measure(const uint64_t* words, size_t count, int threads, uint64_t expected) {
@@ -32,8 +26,8 @@ double measure(const uint64_t* words, size_t count, int threads, uint64_t expect
   const size_t part = count / threads / kLanes * kLanes;
   const auto start = std::chrono::steady_clock::now();
   for (int t = 1; t < threads; t++)
-    others.emplace_back([&, t] { sums[t] = sum(words + t * part, part); });
-  sums[0] = sum(words, part);
+    others.emplace_back([&, t] { sums[t] = sumOf(words + t * part, part); });
+  sums[0] = sumOf(words, part);
   for (std::thread& other : others) other.join();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   uint64_t total = 0;
@@ -46,20 +40,17 @@ double measure(const uint64_t* words, size_t count, int threads, uint64_t expect
   return double(part) * threads * sizeof(uint64_t) / seconds.count();
 }
 
-int number(const std::vector<const char*>& words, size_t place, int otherwise) {
-  const int given = place < words.size() ? std::atoi(words[place]) : otherwise;
+int number(const std::vector<std::string>& words, size_t place, int otherwise) {
+  const int given = place < words.size() ? std::atoi(words[place].c_str()) : otherwise;
   return given > 0 ? given : otherwise;
 }
 
 }  // namespace
 
 int main(int count, char** arguments) {
-  bool json = false;
-  std::vector<const char*> given;
-  for (int i = 1; i < count; i++)
-    if (std::strcmp(arguments[i], "--json") == 0) json = true;
-    else given.push_back(arguments[i]);
-  const int threads = number(given, 0, 2), repetitions = number(given, 1, 5), mebibytes = number(given, 2, 1024);
+  const Words given(count, arguments);
+  const int threads = number(given.words, 0, 2), repetitions = number(given.words, 1, 5),
+            mebibytes = number(given.words, 2, 1024);
   const size_t words = size_t(mebibytes) * (1 << 20) / sizeof(uint64_t);
   const std::unique_ptr<uint64_t[]> memory(new uint64_t[words]);
   const size_t part = words / threads / kLanes * kLanes;
@@ -75,7 +66,7 @@ int main(int count, char** arguments) {
   }
   std::sort(rates.begin(), rates.end());
   const double median = rates[rates.size() / 2];
-  if (json)
+  if (given.json)
     std::printf("{\"row\":\"read %d MiB, %d threads\",\"GB/s\":%.2f,\"min\":%.2f,\"max\":%.2f,\"n\":%zu}\n", mebibytes,
                 threads, median, rates.front(), rates.back(), rates.size());
   else

@@ -15,8 +15,8 @@
 #include <functional>
 #include <random>
 #include <string>
-#include <thread>
 
+#include "bench.h"
 #include "linear.h"
 
 using namespace pocket;
@@ -30,46 +30,6 @@ struct Shape {
 constexpr Shape kShapes[] = {{896, 896}, {896, 4864}, {4864, 896}, {1536, 8960}, {896, 151936}};
 constexpr int kRows[] = {1, 2, 4, 8, 16, 64, 128, 512};
 constexpr size_t kPoolBytes = 160 << 20;
-
-// Two threads that stay, as a runtime's pool would.
-class Pair {
- public:
-  Pair() : other_([this] { serve(); }) {}
-  ~Pair() {
-    turn_.store(-1);
-    other_.join();
-  }
-  void run(int count, const std::function<void(int)>& body) {
-    body_ = &body, count_ = count, next_ = 0, busy_ = true;
-    turn_.fetch_add(1, std::memory_order_release);
-    drain();
-    while (busy_.load(std::memory_order_acquire)) std::this_thread::yield();
-  }
-
- private:
-  void drain() {
-    for (int i = next_++; i < count_; i = next_++) (*body_)(i);
-  }
-  void serve() {
-    for (int seen = 0;;) {
-      int turn;
-      while ((turn = turn_.load(std::memory_order_acquire)) == seen) std::this_thread::yield();
-      if (turn < 0) return;
-      seen = turn;
-      drain();
-      busy_.store(false, std::memory_order_release);
-    }
-  }
-  const std::function<void(int)>* body_ = nullptr;
-  int count_ = 0;
-  std::atomic<int> next_{0}, turn_{0};
-  std::atomic<bool> busy_{false};
-  std::thread other_;
-};
-
-struct Timing {
-  double best, median;
-};
 
 double now(bool ofThread) {
   timespec time;
@@ -87,8 +47,7 @@ Timing timed(double atLeast, int threads, const std::function<void()>& body) {
     seconds.push_back(now(threads == 1) - before);
     spent += seconds.back();
   }
-  std::sort(seconds.begin(), seconds.end());
-  return {seconds.front(), seconds[seconds.size() / 2]};
+  return timingOf(seconds);
 }
 
 // Bytes that are scales somewhere are small numbers of the half format, codes are whatever comes.
@@ -119,14 +78,7 @@ class Bench {
     constexpr size_t kPiece = kPoolBytes / kPieces;
     std::atomic<uint64_t> total{0};
     const std::function<void(int)> piece = [&](int i) {
-      uint64_t sums[8] = {};
-      for (size_t at = i * kPiece; at < (i + 1) * kPiece; at += 64) {
-        uint64_t words[8];
-        std::memcpy(words, pool_.data() + at, 64);
-        __builtin_prefetch(pool_.data() + at + 2048);
-        for (int w = 0; w < 8; w++) sums[w] += words[w];
-      }
-      for (uint64_t sum : sums) total += sum;
+      total += sumOf(reinterpret_cast<const uint64_t*>(pool_.data() + i * kPiece), kPiece / sizeof(uint64_t));
     };
     const Timing timing = timed(0.5, threads, [&] { (threads == 1 ? alone_ : both_)(kPieces, piece); });
     print(row, timing, 0, kPoolBytes);
@@ -173,17 +125,8 @@ class Bench {
 }  // namespace
 
 int main(int count, char** arguments) {
-  bool json = false;
-  std::vector<std::string> words;
-  for (int i = 1; i < count; i++)
-    if (std::strcmp(arguments[i], "--json") == 0) json = true;
-    else words.push_back(arguments[i]);
-  const auto chosen = [&](const std::string& row) {
-    const std::string spaced = " " + row + " ";
-    return std::all_of(words.begin(), words.end(),
-                       [&](const std::string& word) { return spaced.find(" " + word + " ") != std::string::npos; });
-  };
-  Bench bench(json);
+  const Words words(count, arguments);
+  Bench bench(words.json);
   int shown = 0;
   for (int threads : {1, 2}) {
     const std::string row = "read " + std::to_string(threads) + "-threads";
@@ -202,7 +145,7 @@ int main(int count, char** arguments) {
                                       std::to_string(shape.columns) + "x" + std::to_string(shape.rows) + " " +
                                       name(format) + " " + (activations == Activations::kInt8 ? "int8" : "f32") + " " +
                                       kernel + " " + std::to_string(threads) + "-threads";
-              if (!chosen(row)) continue;
+              if (!words.choose(row)) continue;
               bench.multiply(row, isa, format, shape, rows, threads, activations);
               shown++;
             }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "bench.h"
 #include "sampler.h"
 
 using namespace pocket;
@@ -88,12 +89,7 @@ std::vector<std::vector<double>> timesOf(const Case& one, const std::vector<std:
 }  // namespace
 
 int main(int count, char** arguments) {
-  bool json = false;
-  std::vector<std::string> words;
-  for (int i = 1; i < count; i++) {
-    if (std::strcmp(arguments[i], "--json") == 0) json = true;
-    else words.push_back(arguments[i]);
-  }
+  const auto [json, words] = Words(count, arguments);
   std::vector<std::vector<float>> rows;
   for (uint32_t seed = 0; seed < kRows; seed++) rows.push_back(row(seed));
   if (!json) std::printf("| row | best us | median us |\n| --- | --: | --: |\n");
