@@ -58,7 +58,8 @@ async function runOne(name: string, place: string, options: AgentBenchOptions): 
   const stations = reportsOf(seed, reports);
   const workspace = join(place, "workspace");
   writeReports(workspace, stations);
-  const model = await openBenchServer(folderOf(name), 2 * window);
+  // The server's own proportion: the context, and the cells of what was compacted, which an expand wants back.
+  const model = await openBenchServer(folderOf(name), 4 * window);
   const store = new Store(join(place, "runs.sqlite"));
   const kit = openKit({ workspace, window });
   try {
