@@ -16,20 +16,32 @@ export interface Contender {
   close(): Promise<void>;
 }
 
+/** A turn that takes longer is not had a second time. */
+const longestTurn = 20_000;
+
 /**
- * One uncounted turn each (unless `warm` is false), then `repetitions` rounds; every second round in reverse order. The results stand in
- * the order of `runs`.
+ * One uncounted turn each (unless `warm` is false), then `repetitions` rounds; every second round in reverse order. The
+ * results stand in the order of `runs`. A contender whose first turn took more than `longest` milliseconds has had its
+ * only one, and it counts: a minute needs no warming up.
  */
 export async function takeTurns(
   runs: readonly (() => Promise<number>)[],
   repetitions: number,
-  { warm = true }: { readonly warm?: boolean } = {},
+  { warm = true, longest = longestTurn }: { readonly warm?: boolean; readonly longest?: number } = {},
 ): Promise<number[][]> {
   const results: number[][] = runs.map(() => []);
-  if (warm) for (const run of runs) await run();
-  for (let round = 0; round < repetitions; round++) {
-    const order = runs.map((_, place) => place);
-    for (const place of round % 2 === 0 ? order : order.reverse()) results[place]!.push(await runs[place]!());
+  const again = new Set(runs.keys());
+  const rounds = warm ? repetitions + 1 : repetitions;
+  for (let round = 0; round < rounds; round++) {
+    const counted = warm ? round - 1 : round;
+    const order = [...again];
+    for (const place of counted % 2 === 1 ? order.toReversed() : order) {
+      const start = performance.now();
+      const result = await runs[place]!();
+      const isLong = round === 0 && performance.now() - start > longest;
+      if (isLong) again.delete(place);
+      if (isLong || counted >= 0) results[place]!.push(result);
+    }
   }
   return results;
 }

@@ -39,6 +39,14 @@ describe("turns", () => {
     let calls = 0;
     expect(await takeTurns([async () => ++calls], 2, { warm: false })).toEqual([[1, 2]]);
   });
+
+  test("that take too long are had once and count, also beside short ones", async () => {
+    const calls = [0, 0];
+    const long = () => new Promise<number>((done) => setTimeout(() => done(++calls[0]!), 250));
+    const short = async () => ++calls[1]!;
+    expect(await takeTurns([long, short], 3, { longest: 200 })).toEqual([[1], [2, 3, 4]]);
+    expect(await takeTurns([long], 3, { warm: false, longest: 200 })).toEqual([[2]]);
+  });
 });
 
 describe("rows of the engine bench", () => {
