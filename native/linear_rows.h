@@ -43,15 +43,25 @@ inline float roundGroup(const float* x, int8_t* codes) {
   return largest / 127;
 }
 
+// Eight at a time, as unsigned bytes: gcc adds them one by one otherwise.
+inline int32_t sumOfSixteen(const int8_t* codes) {
+  constexpr uint64_t kEven = 0x00ff00ff00ff00ffull, kFlip = 0x8080808080808080ull;
+  uint64_t words[2], pairs = 0;
+  std::memcpy(words, codes, sizeof words);
+  for (uint64_t word : words) {
+    word ^= kFlip;
+    pairs += (word & kEven) + (word >> 8 & kEven);
+  }
+  return static_cast<int32_t>(pairs * 0x0001000100010001ull >> 48) - 16 * 128;
+}
+
 inline void roundRows(const float* x, int64_t stride, int rows, int columns, const NewRowTile& to) {
   for (int r = 0; r < rows; r++)
     for (int g = 0; g < columns / kGroupColumns; g++) {
       const int at = g * rows + r;
       int8_t* codes = to.codes + static_cast<int64_t>(at) * kGroupColumns;
       const float scale = roundGroup(x + r * stride + static_cast<int64_t>(g) * kGroupColumns, codes);
-      int32_t first = 0, last = 0;
-      for (int i = 0; i < 16; i++) first += codes[i];
-      for (int i = 16; i < 32; i++) last += codes[i];
+      const int32_t first = sumOfSixteen(codes), last = sumOfSixteen(codes + 16);
       to.scales[at] = scale;
       constexpr int kZeros[] = {8, 16, 128};
       for (int e = 0; e < 3; e++)
