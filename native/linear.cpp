@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kStreamBytes = 96 * 1024;  // of weights in a piece of few rows
 constexpr int kStreamTiles = 3;  // of rows that find a panel still near; opening pays with more
-constexpr int kBlockRows = 512;          // of x in a piece of many
+constexpr int kBlockRows = 256;  // of x in a piece of many: with its sums half of a nearest cache but one
 constexpr int kPiecePanels = 8;
 constexpr int kPiecesPerThread = 4;  // wanted, so that one thread may be slower
 constexpr int kAloneFloats = 1 << 16;  // x of no more is rounded by the caller alone

@@ -5,8 +5,9 @@
 //
 // Weights are random and as many as fill kPoolBytes, called one after the other, so that a call finds none of its own
 // in a cache. Best and median of the repetitions: of the thread's own time with one thread, so that other work on the
-// machine counts less, and of the clock's with two. A multiply-add is one of rows of x * rows * columns of W; GB/s are the
-// packed weights' bytes. `read` rows sum a buffer of the same size, as plainly as can be.
+// machine counts less, and of the clock's with two. A multiply-add is one of rows of x * rows * columns of W; GB/s are
+// the packed weights' bytes. `gated` rows are two such matrices, and silu of the one times the other. `read` rows sum a
+// buffer of the same size, as plainly as can be.
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -69,7 +70,7 @@ class Bench {
       for (int i = 0; i < count; i++) body(i);
     };
     if (json_) return;
-    std::printf("| %-58s | %9s | %9s | %7s | %7s | %6s |\n", "row", "ms median", "ms best", "GMAC/s", "best", "GB/s");
+    std::printf("| %-64s | %9s | %9s | %7s | %7s | %6s |\n", "row", "ms median", "ms best", "GMAC/s", "best", "GB/s");
     std::printf("|---|--:|--:|--:|--:|--:|\n");
   }
 
@@ -85,8 +86,9 @@ class Bench {
   }
 
   void multiply(const std::string& row, Isa isa, BlockFormat format, Shape shape, int rows, int threads,
-                Activations activations) {
-    const size_t bytes = panelBytes(format, shape.rows, shape.columns);
+                Activations activations, bool gated) {
+    const int sides = gated ? 2 : 1;
+    const size_t side = panelBytes(format, shape.rows, shape.columns), bytes = side * sides;
     const int copies = static_cast<int>(std::max<size_t>(1, kPoolBytes / bytes));
     if (bytes > kPoolBytes) pool_ = randomPool(bytes);
     std::vector<float> x(static_cast<size_t>(rows) * shape.columns), out(static_cast<size_t>(rows) * shape.rows);
@@ -96,11 +98,13 @@ class Bench {
     const auto linear = makeLinear(isa, threads);
     int copy = 0;
     const Timing timing = timed(rows > 16 ? 0.6 : 0.4, threads, [&] {
-      const LinearOutput output{{pool_.data() + bytes * (copy++ % copies), shape.rows, shape.columns, format}, nullptr,
-                                out.data()};
-      linear->run(x.data(), rows, &output, 1, Combine::kNone, activations, threads == 1 ? alone_ : both_);
+      const uint8_t* panels = pool_.data() + bytes * (copy++ % copies);
+      const LinearOutput outputs[] = {{{panels, shape.rows, shape.columns, format}, nullptr, out.data()},
+                                      {{panels + side, shape.rows, shape.columns, format}, nullptr, nullptr}};
+      linear->run(x.data(), rows, outputs, sides, gated ? Combine::kSwiGlu : Combine::kNone, activations,
+                  threads == 1 ? alone_ : both_);
     });
-    print(row, timing, double(rows) * shape.rows * shape.columns, bytes);
+    print(row, timing, double(rows) * shape.rows * shape.columns * sides, bytes);
   }
 
  private:
@@ -111,7 +115,7 @@ class Bench {
       std::printf("{\"row\":\"%s\",\"ms\":%.4f,\"msBest\":%.4f,\"gmacs\":%.1f,\"gmacsBest\":%.1f,\"gbs\":%.1f}\n",
                   row.c_str(), timing.median * 1e3, timing.best * 1e3, median, best, read);
     else
-      std::printf("| %-58s | %9.3f | %9.3f | %7.1f | %7.1f | %6.1f |\n", row.c_str(), timing.median * 1e3,
+      std::printf("| %-64s | %9.3f | %9.3f | %7.1f | %7.1f | %6.1f |\n", row.c_str(), timing.median * 1e3,
                   timing.best * 1e3, median, best, read);
     std::fflush(stdout);
   }
@@ -138,17 +142,20 @@ int main(int count, char** arguments) {
       for (BlockFormat format : kBlockFormats)
         for (const Shape& shape : kShapes)
           for (int rows : kRows)
-            for (int threads : {1, 2}) {
-              if (shape.columns % layoutOf(format).recordColumns() != 0) continue;
-              if (isa == Isa::kAvx512Bf16) continue;  // the same kernel as avx512
-              const std::string row = std::string(rows <= 8 ? "decode " : "prefill ") + std::to_string(rows) + " rows " +
-                                      std::to_string(shape.columns) + "x" + std::to_string(shape.rows) + " " +
-                                      name(format) + " " + (activations == Activations::kInt8 ? "int8" : "f32") + " " +
-                                      kernel + " " + std::to_string(threads) + "-threads";
-              if (!words.choose(row)) continue;
-              bench.multiply(row, isa, format, shape, rows, threads, activations);
-              shown++;
-            }
+            for (int threads : {1, 2})
+              for (bool gated : {false, true}) {
+                if (shape.columns % layoutOf(format).recordColumns() != 0) continue;
+                if (isa == Isa::kAvx512Bf16) continue;  // the same kernel as avx512
+                if (gated && (shape.rows < shape.columns * 2 || shape.rows > shape.columns * 8)) continue;
+                const std::string row = std::string(rows <= 8 ? "decode " : "prefill ") + std::to_string(rows) +
+                                        " rows " + std::to_string(shape.columns) + "x" + std::to_string(shape.rows) +
+                                        " " + name(format) + " " +
+                                        (activations == Activations::kInt8 ? "int8" : "f32") + " " + kernel + " " +
+                                        std::to_string(threads) + "-threads" + (gated ? " gated" : "");
+                if (!words.choose(row)) continue;
+                bench.multiply(row, isa, format, shape, rows, threads, activations, gated);
+                shown++;
+              }
   }
   if (shown == 0) std::fprintf(stderr, "no row has all of these words; run without words to see the rows\n");
   return shown == 0 ? 1 : 0;

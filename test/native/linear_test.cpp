@@ -161,6 +161,43 @@ TEST("a gate times its factor equals the reference and is one result") {
   }
 }
 
+TEST("a gate far from zero is nothing or itself, and one that is no number stays among itself") {
+  Layer gate(BlockFormat::kQ4_0, kOutputs, 32, 18), factor(BlockFormat::kQ4_0, kOutputs, 32, 19);
+  const float gates[] = {0, -0.0f, 20, -20, 86.9f, -86.9f, 87.1f, -87.1f, 200, -200, 1e30f, -1e30f, INFINITY, NAN};
+  constexpr int kGates = std::size(gates);
+  for (int i = 0; i < kOutputs; i++) gate.bias[i] = gates[i % kGates], factor.bias[i] = 2;
+  const std::vector<float> zeros(32);
+  for (const Kernel& kernel : scene::linearKernels()) {
+    std::vector<float> out(kOutputs);
+    const LinearOutput outputs[] = {{gate.weight(), gate.bias.data(), out.data()},
+                                    {factor.weight(), factor.bias.data(), nullptr}};
+    kernel.make(1)->run(zeros.data(), 1, outputs, 2, Combine::kSwiGlu, Activations::kInt8, scene::oneThread());
+    for (int i = 0; i < kOutputs; i++) {
+      const double y = gate.bias[i];
+      if (std::isnan(y)) CHECK(std::isnan(out[i]));
+      else if (std::isinf(y)) CHECK(std::isinf(out[i]) && out[i] > 0);
+      else check::checkNear(out[i], 2 * y / (1 + std::exp(-y)), 1e-6 * std::max(0.0, y) + 1e-7, kernel.name.c_str(),
+                            __FILE__, __LINE__);
+    }
+  }
+}
+
+TEST("a row of a linear layer has the same bits among more rows than a piece takes") {
+  constexpr int kMany = 530;
+  for (BlockFormat format : {BlockFormat::kQ5_0, BlockFormat::kQ6_K}) {
+    const Layer layer(format, kOutputs, columnsOf(format), 20);
+    std::mt19937 random(21);
+    const std::vector<float> x = scene::randomRows(kMany, layer.columns, random);
+    for (const Kernel& kernel : scene::linearKernels()) {
+      const std::vector<float> all = run(kernel, layer, x, kMany, Activations::kInt8);
+      for (int first : {0, 250, kMany - 30}) {
+        const std::vector<float> some(x.begin() + first * layer.columns, x.begin() + (first + 30) * layer.columns);
+        CHECK(sameBits(run(kernel, layer, some, 30, Activations::kInt8), &all[first * kOutputs], 30 * kOutputs));
+      }
+    }
+  }
+}
+
 TEST("the largest codes against the largest rows neither wrap nor saturate") {
   for (BlockFormat format : kBlockFormats) {
     const Layer layer = extremeLayer(format);
