@@ -30,15 +30,20 @@ void checkColumns(BlockFormat format, int columns) {
   }
 }
 
-// A weight's bytes lie where they lay at the last run; so its size is compared once.
-void take(const NodeRun& node, size_t index, LinearWeight& weight) {
-  const void* data = node.data(index);
-  if (data != nullptr && data == weight.panels) return;
-  node.checked(index, panelBytes(weight.format, weight.rows, weight.columns), "a weight's panels");
-  weight.panels = static_cast<const uint8_t*>(data);
-}
+// A weight as the library has it and as it is read. Its bytes lie where they lay at the last run; so its size is
+// compared once.
+struct Panels {
+  void take(const NodeRun& node, size_t index, const MappedFile* weights, LinearWeight& weight) {
+    const void* data = node.data(index);
+    if (data != nullptr && data == seen) return;
+    node.checked(index, panelBytes(weight.format, weight.rows, weight.columns), "a weight's panels");
+    weight.panels = static_cast<const uint8_t*>(weights == nullptr ? data : weights->here(data));
+    seen = data;
+  }
+  const void* seen = nullptr;
+};
 
-// one(0) … one(rows - 1), some at a time on the session's threads.
+// one(0) … one(rows - 1), some at a time on the node's threads.
 template <typename One>
 void inBodies(const NodeRun& node, int rows, const One& one) {
   const auto body = [&](int index) {
@@ -53,6 +58,7 @@ void inBodies(const NodeRun& node, int rows, const One& one) {
 struct LinearOpKernel {
   LinearOpKernel(const LinearOp& op, const ort::OrtKernelInfo* info) : op(op) {
     const ort::OrtTable& table = *op.table;
+    op.nodes++;
     columns = static_cast<int>(attribute(table, info, "columns", 1, kMostRows));
     weights = static_cast<int>(attribute(table, info, "weights", 1, kMostWeights));
     combine = attribute(table, info, "combine", 0, 1) == 1 ? Combine::kSwiGlu : Combine::kNone;
@@ -72,7 +78,7 @@ struct LinearOpKernel {
   }
 
   void run(ort::OrtKernelContext* context) {
-    const NodeRun node(*op.table, context);
+    const NodeRun node(*op.table, context, op.team);
     const size_t elements = node.elements(0);
     if (elements % columns != 0) {
       throw error("RUNTIME_FAILED", "Linear: x has %zu elements, which are no rows of %d.", elements, columns);
@@ -81,7 +87,7 @@ struct LinearOpKernel {
     const int outputs = combine == Combine::kSwiGlu ? 1 : weights;
     for (int i = 0; i < weights; i++) {
       LinearOutput& term = terms[i];
-      take(node, 1 + 2 * i, term.weight);
+      panels[i].take(node, 1 + 2 * i, op.weights, term.weight);
       const void* bias = node.data(2 + 2 * i);
       if (bias != nullptr && bias != term.bias) node.checked(2 + 2 * i, term.weight.rows, "a bias");
       term.bias = static_cast<const float*>(bias);
@@ -123,6 +129,7 @@ struct LinearOpKernel {
   Combine combine = Combine::kNone;
   Activations activations = Activations::kInt8;
   LinearOutput terms[kMostWeights];
+  Panels panels[kMostWeights];
 };
 
 struct EmbeddingKernel {
@@ -135,9 +142,9 @@ struct EmbeddingKernel {
   }
 
   void run(ort::OrtKernelContext* context) {
-    const NodeRun node(*op.table, context);
+    const NodeRun node(*op.table, context, op.team);
     const int count = static_cast<int>(node.elements(0));
-    take(node, 1, table);
+    panels.take(node, 1, nullptr, table);
     float* out = node.output(0, count, table.columns);
     const auto* tokens = static_cast<const int64_t*>(node.data(0));
     for (int t = 0; t < count; t++) {
@@ -152,6 +159,7 @@ struct EmbeddingKernel {
 
   const EmbeddingOp& op;
   LinearWeight table;
+  Panels panels;
 };
 
 // Makes, runs and ends kernels of type `Kernel` for an operator of type `Op`.

@@ -16,7 +16,9 @@
 #include <vector>
 
 #include "linear.h"
+#include "mapped_file.h"
 #include "ort_kernel.h"
+#include "team.h"
 
 namespace pocket {
 
@@ -25,6 +27,12 @@ struct LinearOp : ort::OrtCustomOp {
 
   const ort::OrtTable* table = nullptr;
   Linear* linear = nullptr;
+  // Null: the session's threads.
+  Team* team = nullptr;
+  // Null: weights are read where the library has them.
+  const MappedFile* weights = nullptr;
+  // Of this operator in the graph; counted while a session is created.
+  mutable int nodes = 0;
   // Normed rows, shared by all nodes, of which one runs at a time; grows to the largest step.
   mutable std::vector<float> scratch;
 };
@@ -33,6 +41,7 @@ struct EmbeddingOp : ort::OrtCustomOp {
   EmbeddingOp();
 
   const ort::OrtTable* table = nullptr;
+  Team* team = nullptr;
 };
 
 }  // namespace pocket

@@ -2,14 +2,21 @@
 
 #include <dlfcn.h>
 
+#include <optional>
+
 #include "error.h"
 #include "linear.h"
 #include "linear_op.h"
+#include "mapped_file.h"
 #include "ort_kernel.h"
+#include "team.h"
 
 namespace pocket {
 
 namespace {
+
+// The name that the graphs of models/import.ts give to the file beside them.
+constexpr const char* kWeightsFile = "weights.bin";
 
 // What the operator's kernels read while a run is on: set by Model::run, the same for all layers.
 struct Current {
@@ -23,6 +30,7 @@ struct PagedAttentionOp : ort::OrtCustomOp {
   PagedAttentionOp();
 
   const ort::OrtTable* table = nullptr;
+  Team* team = nullptr;
   Current current;
   AttentionShape shape;
   int layers = 0;
@@ -39,7 +47,7 @@ void compute(const PagedAttentionKernel& kernel, ort::OrtKernelContext* context)
   const size_t rows = batch.rows.size();
   const size_t queryWidth = static_cast<size_t>(op.shape.heads) * op.shape.headDim;
   const size_t keyWidth = static_cast<size_t>(op.shape.kvHeads) * op.shape.headDim;
-  const NodeRun node(*op.table, context);
+  const NodeRun node(*op.table, context, op.team);
   AttentionInput tensors;
   tensors.q = static_cast<const float*>(node.checked(0, rows * queryWidth, "PagedAttention: q"));
   tensors.k = static_cast<const float*>(node.checked(1, rows * keyWidth, "PagedAttention: k"));
@@ -84,6 +92,8 @@ struct Model::Runtime {
   PagedAttentionOp op;
   LinearOp linearOp;
   EmbeddingOp embeddingOp;
+  std::unique_ptr<Team> team;
+  std::unique_ptr<MappedFile> weights;
   ort::OrtEnv* env = nullptr;
   ort::OrtSessionOptions* sessionOptions = nullptr;
   ort::OrtCustomOpDomain* domain = nullptr;
@@ -95,6 +105,7 @@ struct Model::Runtime {
   void prepareAttention();
   void prepareLinear();
   void loadGraph();
+  void equipLinear();
   void dropLogits() {
     if (logits != nullptr) table.ReleaseValue(logits);
     logits = nullptr;
@@ -165,6 +176,18 @@ void Model::Runtime::loadGraph() {
   check(table, table.CreateSession(env, options.graph.c_str(), sessionOptions, &session));
 }
 
+// Where the linear layers are ours, so are the threads, and weights are read from one mapping instead of one a tensor,
+// which the library makes. Where it multiplies itself its threads do both, so that not twice as many look for work.
+void Model::Runtime::equipLinear() {
+  if (linearOp.nodes == 0) return;
+  const size_t folder = options.graph.rfind('/') + 1;
+  weights = std::make_unique<MappedFile>(options.graph.substr(0, folder) + kWeightsFile);
+  weights->findTwins();
+  linearOp.weights = weights.get();
+  team = std::make_unique<Team>(options.threads);
+  op.team = linearOp.team = embeddingOp.team = team.get();
+}
+
 Model::Model(const ModelOptions& options, KvStore& store) : runtime_(std::make_unique<Runtime>()) {
   Runtime& runtime = *runtime_;
   runtime.options = options;
@@ -173,6 +196,7 @@ Model::Model(const ModelOptions& options, KvStore& store) : runtime_(std::make_u
   runtime.prepareAttention();
   runtime.prepareLinear();
   runtime.loadGraph();
+  runtime.equipLinear();
 }
 
 Model::~Model() = default;
@@ -215,6 +239,8 @@ float* Model::run(const Batch& batch, const std::vector<int64_t>& tokens, const 
   const char* inputNames[] = {"tokens", "rows"};
   const ort::OrtValue* inputs[] = {tokenTensor.get(), rowTensor.get()};
   const char* outputNames[] = {"logits"};
+  std::optional<Awake> awake;
+  if (runtime.team) awake.emplace(*runtime.team);
   check(table, table.Run(runtime.session, nullptr, inputNames, inputs, 2, outputNames, 1, &runtime.logits));
   void* data = nullptr;
   check(table, table.GetTensorMutableData(runtime.logits, &data));

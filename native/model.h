@@ -1,7 +1,7 @@
 // The graph and the runtime under it: opens ONNX Runtime's library, loads the graph with its memory-mapped
 // weights, and registers our operators: pocket::PagedAttention, through which the graph reaches the pages, and
-// pocket::Linear and pocket::Embedding (linear_op.h), which read the weights where they are mapped. It knows
-// tokens in and logits out; which cells exist is the cache's business and arrives as a Batch.
+// pocket::Linear and pocket::Embedding (linear_op.h), which read the weights where they are mapped and run on a team
+// of threads. It knows tokens in and logits out; which cells exist is the cache's business and arrives as a Batch.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // What every custom operator of ours needs from ONNX Runtime: statuses as exceptions and back, tensors as pointers
-// with a checked size, and its thread pool as a ParallelFor. It knows no operator. Only what is compiled into the
-// addon includes it; the kernels behind the operators do not know ONNX Runtime.
+// with a checked size, and threads as a ParallelFor: the library's, or a team of ours. It knows no operator. Only what
+// is compiled into the addon includes it; the kernels behind the operators do not know ONNX Runtime.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 
 #include "error.h"
 #include "ort_api.h"
+#include "team.h"
 
 namespace pocket {
 
@@ -19,7 +20,9 @@ void check(const ort::OrtTable& table, ort::OrtStatus* status);
 // One run of one node. Everything throws RUNTIME_FAILED.
 class NodeRun {
  public:
-  NodeRun(const ort::OrtTable& table, ort::OrtKernelContext* context) : table_(table), context_(context) {}
+  // With a team `parallel` uses its threads instead of the session's.
+  NodeRun(const ort::OrtTable& table, ort::OrtKernelContext* context, Team* team = nullptr)
+      : table_(table), context_(context), team_(team) {}
 
   // Data of an input whose size was checked before, null where an optional one was left out.
   const void* data(size_t index) const;
@@ -30,8 +33,8 @@ class NodeRun {
   // The f32 output `index` as (rows, columns), for writing.
   float* output(size_t index, int64_t rows, int64_t columns) const;
 
-  // Runs body(0) … body(count - 1) on the session's threads. A body must not throw through the library, so the
-  // first exception waits until all bodies are done.
+  // Runs body(0) … body(count - 1). A body must not throw through the library, so the first exception waits until all
+  // bodies are done.
   void parallel(int count, const std::function<void(int)>& body) const;
 
  private:
@@ -39,6 +42,7 @@ class NodeRun {
 
   const ort::OrtTable& table_;
   ort::OrtKernelContext* context_;
+  Team* team_;
 };
 
 // Attribute of a node that is being made. Throws RUNTIME_FAILED when it is missing or outside [low, high].

@@ -9,6 +9,7 @@
 #include "check.h"
 #include "linear_scene.h"
 #include "sampler_row.h"
+#include "team.h"
 
 namespace {
 
@@ -112,6 +113,20 @@ TEST("warm linear layers ask for no memory, with many rows, few or none, whateve
       for (const int rows : {70, 3, 1, 0})
         for (const Combine combine : {Combine::kSwiGlu, Combine::kNone}) CHECK_EQ(run(rows, combine), 0);
     }
+}
+
+TEST("a team, awake or not, asks for no memory") {
+  Team team(2);
+  std::atomic<int> ran{0};
+  const auto body = [&](int) { ran++; };
+  const std::function<void(int)> held = std::cref(body);
+  const auto step = [&] {
+    const Awake awake(team);
+    for (int section = 0; section < 100; section++) team.run(2, held);
+  };
+  step();
+  CHECK_EQ(newsDuring(step), 0);
+  CHECK_EQ(ran.load(), 400);
 }
 
 TEST("a warm sampler asks for no memory, greedy or not, with penalties and a mask") {
