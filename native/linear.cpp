@@ -1,9 +1,9 @@
 // Runs linear layers: checks the shapes, rounds the rows, cuts the work into pieces of panels and gives them to
 // threads. The arithmetic is in linear_kernel.h.
 //
-// Few rows (decode, short prompts) stream each panel, once per tile of rows. Many rows take a piece of a few panels and some hundred rows: chunk by
-// chunk along the columns, each panel is opened into memory that stays in the nearest cache and multiplied with all
-// tiles of rows, whose own chunk stays in the next. Sums wait in scratch memory between chunks.
+// Few rows (decode, short prompts) stream each panel, once per tile of rows. Many rows take a piece of a few panels and
+// some hundred rows: chunk by chunk along the columns, each panel is opened into memory that stays in the nearest cache
+// and multiplied with all tiles of rows, whose own chunk stays in the next. Sums wait in scratch memory between chunks.
 #include "linear.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 namespace pocket {
 namespace {
 
-constexpr int kStreamBytes = 96 * 1024;  // of weights in a piece of few rows
+constexpr int kStreamBytes = 192 * 1024;  // of weights in a piece of few rows, at least where there are that many
 constexpr int kStreamTiles = 3;  // of rows that find a panel still near; opening pays with more
 constexpr int kBlockRows = 256;  // of x in a piece of many: with its sums half of a nearest cache but one
 constexpr int kPiecePanels = 8;
@@ -168,15 +168,13 @@ class BlockLinear final : public Linear {
     for (int o = 0; o < results; o++) panels += panelsOf(job.outputs[o].weight.rows);
     const int64_t wanted = static_cast<int64_t>(threads_) * kPiecesPerThread;
     const int most = static_cast<int>(std::max<int64_t>(1, panels / wanted));
-    int blocks = 1;
-    if (!job.few) {
-      blocks = (tileCount * job.tileRows + kBlockRows - 1) / kBlockRows;
-      if (threads_ > 1 && panels * blocks < wanted)
-        blocks = static_cast<int>(std::min<int64_t>(tileCount, (wanted + panels - 1) / panels));
-    }
+    if (job.few) return cutStream(job, results, panels, most);
+    int blocks = (tileCount * job.tileRows + kBlockRows - 1) / kBlockRows;
+    if (threads_ > 1 && panels * blocks < wanted)
+      blocks = static_cast<int>(std::min<int64_t>(tileCount, (wanted + panels - 1) / panels));
     for (int o = 0; o < results; o++) {
       const int end = static_cast<int>(panelsOf(job.outputs[o].weight.rows));
-      const int step = std::min(most, job.few ? streamPanels(job, o) : kPiecePanels / (job.paired ? 2 : 1));
+      const int step = std::min(most, kPiecePanels / (job.paired ? 2 : 1));
       for (int p = 0; p < end; p += step)
         for (int b = 0; b < blocks; b++)
           pieces_.push_back({o, p, std::min(end, p + step), static_cast<int>(int64_t{tileCount} * b / blocks),
@@ -184,9 +182,17 @@ class BlockLinear final : public Linear {
     }
   }
 
-  static int streamPanels(const Job& job, int output) {
-    const size_t panel = bytesOfPanel(job.outputs[output].weight.format, job.columns);
-    return static_cast<int>(std::max<size_t>(1, kStreamBytes / panel));
+  // Large pieces first, because the start of each waits for memory, and small ones last, so that no thread waits long.
+  void cutStream(const Job& job, int results, int64_t panels, int64_t most) const {
+    for (int o = 0; o < results; o++) {
+      const LinearWeight& weight = job.outputs[o].weight;
+      const int end = static_cast<int>(panelsOf(weight.rows));
+      const int64_t least = kStreamBytes / (bytesOfPanel(weight.format, job.columns) * (job.paired ? 2 : 1));
+      for (int p = 0; p < end; panels -= pieces_.back().end - p, p = pieces_.back().end) {
+        const int64_t step = std::max({int64_t{1}, std::min(least, most), panels / (2 * threads_)});
+        pieces_.push_back({o, p, static_cast<int>(std::min<int64_t>(end, p + step)), 0, static_cast<int>(tiles_.size())});
+      }
+    }
   }
 
   void compute(const Job& job, const Piece& piece, LinearScratch& scratch) const {

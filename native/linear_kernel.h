@@ -87,11 +87,13 @@ template <class Math, BlockFormat F, int R>
   for (int r = 0; r < R; r++) sums[r] = addDots<Math, F>(first[r], last[r], scales, xScales[r], extra + r, sums[r]);
 }
 
-constexpr int kAhead = 2048;  // bytes that stream asks for in advance
+constexpr int kAhead = 2048;  // bytes that are asked for in advance
+constexpr int kStreamAhead = 4096;  // by stream, which is through with them sooner
 
 // From a few cache lines before its end on, a prefetch reaches into the next panel; past the last one it is ignored.
+template <int Ahead = kAhead>
 inline void askFor(const uint8_t* from, int bytes) {
-  for (int i = 0; i < bytes; i += 64) __builtin_prefetch(from + kAhead + i, 0, 3);
+  for (int i = 0; i < bytes; i += 64) __builtin_prefetch(from + Ahead + i, 0, 3);
 }
 
 template <class Math, BlockFormat F, int R>
@@ -104,10 +106,10 @@ void streamRows(const uint8_t* record, int columns, const RowTile& tile, float* 
   typename Math::Floats inner[R];
   for (int r = 0; r < R; r++) inner[r] = Math::load(sums + r * kPanelRows);
   for (int k = 0; k < columns; k += kLayout.recordColumns(), record += kLayout.recordBytes) {
-    askFor(record, kLayout.codesAt);
+    askFor<kStreamAhead>(record, kLayout.codesAt);
     for (int g = 0; g < kLayout.groups; g++) {
       const uint8_t* packed = record + kLayout.codesAt + g * kLayout.groupBytes;
-      askFor(packed, kLayout.groupBytes);
+      askFor<kStreamAhead>(packed, kLayout.groupBytes);
       typename Math::Space space;
       const typename Math::Codes codes = Math::template open<kLayout.bits>(packed, space);
       addGroup<Math, F, R>(codes, scalesAt<Math, F>(record, g), x, xScales, extra, inner);
