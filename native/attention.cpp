@@ -54,6 +54,21 @@ class ScratchPool {
   std::vector<Flag> taken_;
 };
 
+// How many ranges of each query tile are done.
+class Ended {
+ public:
+  void reset(size_t tiles) {
+    if (counts_.size() < tiles) counts_ = std::vector<std::atomic<int>>(tiles);
+    for (std::atomic<int>& count : counts_) count.store(0, std::memory_order_relaxed);
+  }
+
+  // Counts one more and returns how many there are; what was written before the others is then visible here.
+  int count(int tile) { return counts_[tile].fetch_add(1, std::memory_order_acq_rel) + 1; }
+
+ private:
+  std::vector<std::atomic<int>> counts_;
+};
+
 class PagedAttention final : public Attention {
  public:
   PagedAttention(const AttentionShape& shape, const KvShape& store, const Rope& rope, AttendFunction attend,
@@ -72,10 +87,14 @@ class PagedAttention final : public Attention {
     if (static_cast<int64_t>(partials_.size()) < plan_.partialFloats) partials_.resize(plan_.partialFloats);
     forEach(static_cast<int>((batch.rows.size() + kWriteRows - 1) / kWriteRows), parallelFor,
             [&](int i) { write(batch, input, layer, i * kWriteRows); });
-    forEach(static_cast<int>(plan_.tasks.size()), parallelFor,
-            [&](int i) { attend(batch, input, layer, plan_.tasks[i]); });
-    forEach(static_cast<int>(plan_.merges.size()), parallelFor,
-            [&](int i) { merge(input, plan_.queryTiles[plan_.merges[i]]); });
+    ended_.reset(plan_.queryTiles.size());
+    forEach(static_cast<int>(plan_.tasks.size()), parallelFor, [&](int i) {
+      const Task& task = plan_.tasks[i];
+      const QueryTile& tile = plan_.queryTiles[task.queryTile];
+      attend(batch, input, layer, task);
+      // Whoever ends a tile's last range puts them together: another round of all threads would cost more.
+      if (tile.ranges > 1 && ended_.count(task.queryTile) == tile.ranges) merge(input, tile);
+    });
   }
 
  private:
@@ -167,6 +186,7 @@ class PagedAttention final : public Attention {
   AttentionPlan plan_;
   int group_;
   ScratchPool scratch_;
+  Ended ended_;
   std::vector<float> partials_;  // of the run at hand, kept for its memory
 };
 

@@ -47,8 +47,8 @@ struct Bf16Scores {
   }
 };
 
-// Both sides in 16-bit integers, each vector with a scale of its own. A sum of products stays below 2^30 by
-// Cauchy and Schwarz, as long as no side is longer than kLength.
+// Both sides in 16-bit integers, each vector with a scale of its own: a query has length kLength, and by Cauchy and
+// Schwarz no sum of products leaves 32 bits.
 struct Int16Scores {
   typedef int Sum __attribute__((vector_size(64)));  // __m512i would be copied to and fro: it is eight longs
   static constexpr bool kScaled = true;
@@ -72,23 +72,31 @@ struct Int16Scores {
     }
     return length / kLength;  // of a query that is not a number neither
   }
+  // Of a key's words: whatever its direction, it is no longer than 65,600, and 32,700 times that is below 2^31.
+  static float largestWord(int headDim) {
+    const float most = 65600 / std::sqrt(static_cast<float>(headDim));
+    return most < 32767 ? most : 32767;
+  }
   // Writes the scales of the 16 keys.
   static void keysOfHalfs(const uint16_t* halfs, int headDim, uint32_t* to, float* scales) {
-    __m512 even = _mm512_setzero_ps(), odd = even;
-    for (int d = 0; d < headDim; d += 2) {
-      const __m512 a = Vector16::halfs(halfs + d * kTile), b = Vector16::halfs(halfs + (d + 1) * kTile);
-      even = _mm512_fmadd_ps(a, a, even);
-      odd = _mm512_fmadd_ps(b, b, odd);
+    const __m512i magnitude = _mm512_set1_epi16(0x7fff);
+    __m512i even = _mm512_setzero_si512(), odd = even;
+    for (int i = 0; i < headDim * kTile; i += 4 * kTile) {
+      even = _mm512_max_epu16(even, _mm512_and_si512(_mm512_loadu_si512(halfs + i), magnitude));
+      odd = _mm512_max_epu16(odd, _mm512_and_si512(_mm512_loadu_si512(halfs + i + 2 * kTile), magnitude));
     }
-    const __m512 length = _mm512_sqrt_ps(_mm512_add_ps(even, odd));
-    const __mmask16 some = _mm512_cmp_ps_mask(length, _mm512_setzero_ps(), _CMP_GT_OQ);
-    const __m512 inverse = _mm512_maskz_div_ps(some, _mm512_set1_ps(kLength), length);
-    _mm512_storeu_ps(scales, _mm512_mul_ps(length, _mm512_set1_ps(1 / kLength)));
+    even = _mm512_max_epu16(even, odd);
+    const __m512 most =
+        _mm512_cvtph_ps(_mm256_max_epu16(_mm512_castsi512_si256(even), _mm512_extracti64x4_epi64(even, 1)));
+    const __mmask16 some = _mm512_cmp_ps_mask(most, _mm512_setzero_ps(), _CMP_GT_OQ);
+    const float limit = largestWord(headDim);
+    const __m512 inverse = _mm512_maskz_div_ps(some, _mm512_set1_ps(limit), most);
+    _mm512_storeu_ps(scales, _mm512_mul_ps(most, _mm512_set1_ps(1 / limit)));
+    const __m512 rounder = _mm512_set1_ps(0x1.8p23f);  // a float near it has the distance in its low 16 bits
     for (int d = 0; d < headDim; d += 2, to += kTile) {
-      const __m512 a = Vector16::halfs(halfs + d * kTile), b = Vector16::halfs(halfs + (d + 1) * kTile);
-      const __m512i low = _mm512_cvtps_epi32(_mm512_mul_ps(a, inverse));
-      const __m512i high = _mm512_slli_epi32(_mm512_cvtps_epi32(_mm512_mul_ps(b, inverse)), 16);
-      _mm512_storeu_si512(to, _mm512_mask_mov_epi16(high, 0x55555555u, low));
+      const __m512 low = _mm512_fmadd_ps(Vector16::halfs(halfs + d * kTile), inverse, rounder);
+      const __m512 high = _mm512_fmadd_ps(Vector16::halfs(halfs + (d + 1) * kTile), inverse, rounder);
+      _mm512_storeu_si512(to, lowHalves(low, high));
     }
   }
 };
@@ -115,10 +123,14 @@ struct Int16Values {
 
 // ---- micro-kernels: their loops have functions of their own, so that the sums stay in registers ----
 
-// Sixteen words of a tile, or, where `Bytes`, of bytes in pairs that are widened on the way.
-template <bool Bytes>
+// `Stored` is how many bytes a word takes in the store where rows are few, and zero where they are many. Few rows cannot
+// share what widening bytes to memory costs, so a word of two bytes is widened on the way. And they are done with a block
+// before the next has come from memory: what a block needs is fetched while the one before it is computed, a little with
+// every step, because many lines at once would fill the queue that loads wait in.
+
+template <int Stored>
 inline __m512i loadPairs(const void* tile, int64_t word) {
-  if constexpr (Bytes) {
+  if constexpr (Stored == 2) {
     const int8_t* bytes = static_cast<const int8_t*>(tile) + 2 * word;
     return _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes)));
   } else {
@@ -126,23 +138,30 @@ inline __m512i loadPairs(const void* tile, int64_t word) {
   }
 }
 
-// scores[row][tile][lane] of Rows rows of `steps` words and Tiles tiles.
-template <class Scores, bool Bytes, int Rows, int Tiles>
+// scores[row][tile][lane] of Rows rows of `steps` words and Tiles tiles; fetches the tiles `ahead`.
+template <class Scores, int Stored, int Rows, int Tiles>
 __attribute__((noinline)) void scorePairs(const uint32_t* query, int64_t steps, const void* const* tiles,
-                                          float* scores) {
+                                          const void* const* ahead, float* scores) {
   typename Scores::Sum sum[Rows][Tiles];
 #pragma GCC unroll 16
   for (int r = 0; r < Rows; r++)
 #pragma GCC unroll 16
     for (int t = 0; t < Tiles; t++) sum[r][t] = Scores::zero();
   const void* tile[Tiles];
+  const char* next[Tiles];
 #pragma GCC unroll 16
-  for (int t = 0; t < Tiles; t++) tile[t] = tiles[t];
+  for (int t = 0; t < Tiles; t++) {
+    tile[t] = tiles[t];
+    next[t] = static_cast<const char*>(ahead[t]);
+  }
   for (int64_t s = 0; s < steps * kTile; s += kTile, query++) {
     asm("" : "+r"(query));  // one pointer and its multiples of the stride, not one pointer a row
     __m512i key[Tiles];
 #pragma GCC unroll 16
-    for (int t = 0; t < Tiles; t++) key[t] = loadPairs<Bytes>(tile[t], s);
+    for (int t = 0; t < Tiles; t++) {
+      key[t] = loadPairs<Stored>(tile[t], s);
+      if constexpr (Stored > 0) fetch(next[t] + Stored * s);
+    }
 #pragma GCC unroll 16
     for (int r = 0; r < Rows; r++) {
       const __m512i word = _mm512_set1_epi32(static_cast<int>(query[r * steps]));
@@ -156,23 +175,26 @@ __attribute__((noinline)) void scorePairs(const uint32_t* query, int64_t steps, 
     for (int t = 0; t < Tiles; t++) _mm512_store_ps(scores + (r * Tiles + t) * kTile, Scores::floats(sum[r][t]));
 }
 
-// sums[row][0 .. 16 * Vectors) += weights x values. `words` (Rows, Tiles * 8), `factors` (Rows); sums and values in rows
-// of headDim.
-template <class Values, bool Bytes, int Rows, int Tiles, int Vectors>
-__attribute__((noinline)) void addPairs(const uint32_t* words, const void* const* tiles, int64_t headDim, int column,
-                                        const float* factors, float* sums) {
+// sums[row][0 .. 16 * Vectors) += weights x values; fetches `ahead`. `words` (Rows, Tiles * 8), `factors` (Rows); sums
+// and values in rows of headDim.
+template <class Values, int Stored, int Rows, int Tiles, int Vectors>
+__attribute__((noinline)) void addPairs(const uint32_t* words, const void* const* tiles, const void* const* ahead,
+                                        int64_t headDim, int column, const float* factors, float* sums) {
   typename Values::Sum sum[Rows][Vectors];
 #pragma GCC unroll 16
   for (int r = 0; r < Rows; r++)
 #pragma GCC unroll 16
     for (int v = 0; v < Vectors; v++) sum[r][v] = Values::first(sums + r * headDim + v * kTile);
+  int64_t line = column * kTile / 2 * Stored;
   for (int t = 0; t < Tiles; t++) {
     int64_t value = column;
     const uint32_t* end = words + kTile / 2;
-    for (; words < end; words++, value += headDim) {
+    for (; words < end; words++, value += headDim, line += Vectors * kTile / Tiles * Stored) {
+#pragma GCC unroll 16
+      for (int next = 0; Stored > 0 && next < Tiles; next++) fetch(static_cast<const char*>(ahead[next]) + line);
       __m512i pairs[Vectors];
 #pragma GCC unroll 16
-      for (int v = 0; v < Vectors; v++) pairs[v] = loadPairs<Bytes>(tiles[t], value + v * kTile);
+      for (int v = 0; v < Vectors; v++) pairs[v] = loadPairs<Stored>(tiles[t], value + v * kTile);
 #pragma GCC unroll 16
       for (int r = 0; r < Rows; r++) {
         const __m512i weight = _mm512_set1_epi32(static_cast<int>(words[r * Tiles * (kTile / 2)]));

@@ -28,6 +28,16 @@ inline __m512i wordsOf(__m512 low, __m512 high) {
   return _mm512_permutexvar_epi16(_mm512_load_si512(kInterleave), bitsOf(_mm512_cvtne2ps_pbh(high, low)));
 }
 
+// The low 16 bits of element i of `low` and of `high`, side by side.
+inline __m512i lowHalves(__m512 low, __m512 high) {
+  const __m512i places = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 0, 1, 0, 0, 4, 5, 0, 0, 8, 9, 0, 0, 12, 13));
+  return _mm512_mask_shuffle_epi8(_mm512_castps_si512(low), 0xccccccccccccccccu, _mm512_castps_si512(high), places);
+}
+
+// Into the second-level cache. Cells of a deep sequence come from memory, where the processor's own foresight ends with
+// each tile that is computed with before the next is read.
+inline void fetch(const void* line) { _mm_prefetch(static_cast<const char*>(line), _MM_HINT_T1); }
+
 inline void widenBytes(const int8_t* bytes, int words, uint32_t* to) {
   for (int i = 0; i < words; i += kTile)
     _mm512_storeu_si512(
@@ -46,11 +56,13 @@ inline void valuesOfHalfs(const uint16_t* halfs, int begin, int end, int headDim
   }
 }
 
-inline void valuesOfPairs(const uint32_t* pairs, int begin, int end, int headDim, uint32_t* to) {
-  for (int j = 0; j < kTile; j += 2, pairs += headDim, to += headDim) {
+inline void valuesOfPairs(const uint16_t* pairs, int begin, int end, int headDim, uint32_t* to) {
+  for (int j = 0; j < kTile; j += 2, pairs += 2 * headDim, to += headDim) {
     const uint32_t low = begin <= j && j < end ? 0x0000ffffu : 0u;
     const uint32_t high = begin <= j + 1 && j + 1 < end ? 0xffff0000u : 0u;
-    for (int d = 0; d < headDim; d++) to[d] = pairs[d] & (low | high);
+    const __m512i kept = _mm512_set1_epi32(static_cast<int>(low | high));
+    for (int d = 0; d < headDim; d += kTile)
+      _mm512_storeu_si512(to + d, _mm512_and_si512(kept, _mm512_loadu_si512(pairs + 2 * d)));
   }
 }
 

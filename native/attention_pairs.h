@@ -33,12 +33,13 @@ namespace {
 template <KvType Type>
 struct AttendPairs {
   static constexpr bool kBytes = Type == KvType::kInt8;
+  using Stored = std::conditional_t<kBytes, int8_t, uint16_t>;
   using Scores = std::conditional_t<Type == KvType::kBf16, Bf16Scores, Int16Scores>;
   using Values = std::conditional_t<kBytes, Int16Values, Bf16Values>;
 
   const AttendJob& job;
   int rows, steps;
-  bool narrow;  // bytes stay bytes: too few rows to share what widening them to memory would cost
+  bool few;  // rows: decode, or little more
   uint32_t* q;  // (rows, headDim / 2), rotated for the delta at hand, scaled
   uint32_t* keys;  // (kPairTiles, 16 * headDim / 2), and the same of values
   uint32_t* values;
@@ -49,14 +50,16 @@ struct AttendPairs {
   // Of the block at hand.
   const void* keyTiles[kPairTiles];
   const void* valueTiles[kPairTiles];
+  const void* keysAhead[kPairTiles];
+  const void* valuesAhead[kPairTiles];
   alignas(64) float keyScales[kPairTiles * kTile];
   alignas(64) float valueScales[kPairTiles * kTile];
   const Segment* segments;
-  int tileCount;
+  int tileCount, left;  // of the block; from its start to the job's end
 
   explicit AttendPairs(const AttendJob& work)
       : job(work), rows(work.tokenCount * work.group), steps(work.headDim / 2),
-        narrow(kBytes && rows <= 2 * kPairRows) {
+        few(rows <= 2 * kPairRows) {
     float* next = work.scratch;
     const auto take = [&next](int64_t floats) {
       float* part = next;
@@ -80,6 +83,7 @@ struct AttendPairs {
     walk(job, kPairTiles, [this](int token, int delta) { rotate(token, delta); },
          [this](int token, int start, int end) {
            segments = job.segments + start;
+           left = job.segmentCount - start;
            tileCount = end - start;
            block(token * job.group);
          });
@@ -108,6 +112,7 @@ struct AttendPairs {
     const bool whole = width == tileCount && lastCell - segments[0].index + 1 == tileCount * kTile;
     const RowGroups groups(rows - row, kPairRows);
     for (int g = 0, r = row; g < groups.count; r += groups.rows(g++)) {
+      if (few) lookAhead(g, groups.count);
       const bool open = whole && job.tokens[r / job.group].index >= lastCell;
       if (width == 1) group<1>(groups.rows(g), r, open);
       else group<kPairTiles>(groups.rows(g), r, open);
@@ -116,34 +121,52 @@ struct AttendPairs {
 
   void readTile(int t) {
     const Segment& segment = segments[t];
-    const int64_t first = segment.tile * kTile * job.headDim;
-    uint32_t* key = keys + t * kTile * steps;
-    uint32_t* value = values + t * kTile * steps;
-    keyTiles[t] = key;
-    valueTiles[t] = value;
+    const Stored* key = tileOf(job.keys, segment.tile);
+    const Stored* value = tileOf(job.values, segment.tile);
+    uint32_t* keyWords = keys + t * kTile * steps;
+    uint32_t* valueWords = values + t * kTile * steps;
+    keyTiles[t] = keyWords;
+    valueTiles[t] = valueWords;
     if constexpr (Type == KvType::kF16) {
-      const uint16_t* halfs = static_cast<const uint16_t*>(job.keys) + first;
-      Scores::keysOfHalfs(halfs, job.headDim, key, keyScales + t * kTile);
-      valuesOfHalfs(static_cast<const uint16_t*>(job.values) + first, segment.begin, segment.end, job.headDim, value);
+      Scores::keysOfHalfs(key, job.headDim, keyWords, keyScales + t * kTile);
+      valuesOfHalfs(value, segment.begin, segment.end, job.headDim, valueWords);
     } else if constexpr (kBytes) {
-      const int8_t* keyBytes = static_cast<const int8_t*>(job.keys) + first;
-      const int8_t* valueBytes = static_cast<const int8_t*>(job.values) + first;
-      if (narrow) {
-        keyTiles[t] = keyBytes;
-        valueTiles[t] = valueBytes;
+      if (few) {
+        keyTiles[t] = key;
+        valueTiles[t] = value;
       } else {
-        widenBytes(keyBytes, kTile * steps, key);
-        widenBytes(valueBytes, kTile * steps, value);
+        widenBytes(key, kTile * steps, keyWords);
+        widenBytes(value, kTile * steps, valueWords);
       }
       std::memcpy(keyScales + t * kTile, job.keyScales + segment.tile * kTile, sizeof(float) * kTile);
       const __mmask16 cells = static_cast<__mmask16>((1u << segment.end) - (1u << segment.begin));
       _mm512_store_ps(valueScales + t * kTile, _mm512_maskz_loadu_ps(cells, job.valueScales + segment.tile * kTile));
     } else {
-      keyTiles[t] = static_cast<const uint32_t*>(job.keys) + first / 2;
-      const uint32_t* pairs = static_cast<const uint32_t*>(job.values) + first / 2;
-      if (segment.begin == 0 && segment.end == kTile) valueTiles[t] = pairs;
-      else valuesOfPairs(pairs, segment.begin, segment.end, job.headDim, value);
+      keyTiles[t] = key;
+      if (segment.begin == 0 && segment.end == kTile) valueTiles[t] = value;
+      else valuesOfPairs(value, segment.begin, segment.end, job.headDim, valueWords);
     }
+  }
+
+  // What group `g` has brought nearer while it computes: its share of the tiles that stand in the next block where those
+  // at hand do, and for the rest what is near already.
+  void lookAhead(int g, int groups) {
+    for (int t = 0; t < kPairTiles; t++) {
+      keysAhead[t] = keyTiles[t];
+      valuesAhead[t] = valueTiles[t];
+      if (t % groups != g || t + kPairTiles >= left) continue;
+      const int64_t next = segments[t + kPairTiles].tile;
+      keysAhead[t] = tileOf(job.keys, next);
+      valuesAhead[t] = tileOf(job.values, next);
+      if constexpr (kBytes) {
+        fetch(job.keyScales + next * kTile);
+        fetch(job.valueScales + next * kTile);
+      }
+    }
+  }
+
+  const Stored* tileOf(const void* side, int64_t tile) const {
+    return static_cast<const Stored*>(side) + tile * kTile * job.headDim;
   }
 
   // ---- rows [row, row + count) of the block ----
@@ -151,28 +174,28 @@ struct AttendPairs {
   template <int Tiles, int Rows = kPairRows>
   void group(int count, int row, bool open) {
     if (count == Rows) {
-      if constexpr (kBytes)
-        if (narrow) return attend<Rows, Tiles, true>(row, open);
-      return attend<Rows, Tiles, false>(row, open);
+      if (few) return attend<Rows, Tiles, 2 * sizeof(Stored)>(row, open);
+      return attend<Rows, Tiles, 0>(row, open);
     }
     if constexpr (Rows > 1) group<Tiles, Rows - 1>(count, row, open);
   }
 
-  template <int Rows, int Tiles, bool Bytes>
+  template <int Rows, int Tiles, int Bytes>  // of a word in the store, as attention_pair_micro.h has it
   void attend(int row, bool open) {
     alignas(64) float scores[Rows * Tiles * kTile];
     alignas(64) uint32_t words[Rows * Tiles * kTile / 2];
     float factors[Rows];
-    scorePairs<Scores, Bytes, Rows, Tiles>(q + static_cast<int64_t>(row) * steps, steps, keyTiles, scores);
+    scorePairs<Scores, Bytes, Rows, Tiles>(q + static_cast<int64_t>(row) * steps, steps, keyTiles, keysAhead, scores);
     for (int r = 0; r < Rows; r++)
       factors[r] = weigh<Tiles>(row + r, open, scores + r * Tiles * kTile, words + r * Tiles * kTile / 2);
     constexpr int kVectors = 4;
     float* to = sums + static_cast<int64_t>(row) * job.headDim;
     int column = 0;
     for (; column + kVectors * kTile <= job.headDim; column += kVectors * kTile)
-      addPairs<Values, Bytes, Rows, Tiles, kVectors>(words, valueTiles, job.headDim, column, factors, to + column);
+      addPairs<Values, Bytes, Rows, Tiles, kVectors>(words, valueTiles, valuesAhead, job.headDim, column, factors,
+                                                      to + column);
     for (; column < job.headDim; column += kTile)
-      addPairs<Values, Bytes, Rows, Tiles, 1>(words, valueTiles, job.headDim, column, factors, to + column);
+      addPairs<Values, Bytes, Rows, Tiles, 1>(words, valueTiles, valuesAhead, job.headDim, column, factors, to + column);
   }
 
   // Turns the scores of a row into weights, (Tiles * 8) words. Returns the factor of the words.

@@ -25,7 +25,6 @@ void AttentionPlan::make(const Batch& batch) {
   segments.clear();
   queryTiles.clear();
   tasks.clear();
-  merges.clear();
   partialFloats = 0;
   for (int e = 0; e < static_cast<int>(batch.entries.size()); e++) {
     const BatchEntry& entry = batch.entries[e];
@@ -109,7 +108,6 @@ void AttentionPlan::planTile(const Batch& batch, int entry, int row, int rowCoun
     if (tile.ranges > 1) {
       tile.partial = partialFloats;
       partialFloats += tile.ranges * floatsPerRange(tile);
-      merges.push_back(index);
     }
     queryTiles.push_back(tile);
     for (int range = 0; range < tile.ranges; range++) tasks.push_back({index, range});

@@ -48,8 +48,7 @@ class AttentionPlan {
   std::vector<Segment> segments;
   std::vector<QueryTile> queryTiles;
   std::vector<Task> tasks;
-  std::vector<int> merges;    // query tiles of more than one range
-  int64_t partialFloats = 0;  // of all ranges of those
+  int64_t partialFloats = 0;  // of all ranges of query tiles that have more than one
 
  private:
   void check(const Batch& batch) const;

@@ -1,15 +1,17 @@
-// Times the attention kernel alone: one layer, two threads, a store that was just written. A row
+// Times the attention kernel alone: two threads (one with --one), a store that was just written. A row
 // names its condition; run with words to choose rows (all words must occur), with --json for lines of JSON.
 //
-//   attention_bench prefill f16      attention_bench decode avx512bf16      attention_bench --json
+//   attention_bench prefill f16      attention_bench decode avx512bf16 --one      attention_bench --json
 //
 // A multiply-add is one of the 2 * headDim per query head, row and visible key (scores, then values). Best and
 // median of the repetitions; a repetition includes writing the chunk's own keys and values. KV GB/s is of the median,
-// beside the bandwidth of plain reading in the first row. One layer's pages may fit a large third-level cache.
+// beside the bandwidth of plain reading in the first row. A prefill has one layer, whose pages may fit a cache; decodes
+// go round as many layers as a model has, because there the question is how fast cells come from memory.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <random>
 #include <string>
 
@@ -25,6 +27,8 @@ struct Case {
   int rows;
   int depth;  // cells in front of the first row
   int deltas;  // distinct deltas in them, as after deltas - 1 compactions
+
+  int layers() const { return rows == 1 ? 24 : 1; }
 };
 
 constexpr Case kCases[] = {
@@ -72,11 +76,20 @@ double readBandwidth() {
   return best;
 }
 
-Timing measure(const AttentionShape& shape, KvType type, Isa isa, const Case& c) {
-  const KvShape kv{1, shape.kvHeads, shape.headDim, (c.depth + c.rows + 15) / 16 * 16, type};
+void copyLayer(const KvShape& kv, const KvLayer& from, const KvLayer& to) {
+  const size_t elements = static_cast<size_t>(kv.kvHeads * kv.tiles() * kv.tileElements());
+  const size_t scales = static_cast<size_t>(kv.kvHeads * kv.slots) * sizeof(float);
+  std::memcpy(to.keys, from.keys, elements * bytesPerElement(kv.type));
+  std::memcpy(to.values, from.values, elements * bytesPerElement(kv.type));
+  if (to.keyScales != nullptr) std::memcpy(to.keyScales, from.keyScales, scales);
+  if (to.valueScales != nullptr) std::memcpy(to.valueScales, from.valueScales, scales);
+}
+
+Timing measure(const AttentionShape& shape, KvType type, Isa isa, const Case& c, int threads) {
+  const KvShape kv{c.layers(), shape.kvHeads, shape.headDim, (c.depth + c.rows + 15) / 16 * 16, type};
   KvStore store(kv);
   const Rope rope(shape.headDim, 32768, 1e6);
-  const auto attention = makeAttention(shape, kv, rope, isa, 2);
+  const auto attention = makeAttention(shape, kv, rope, isa, threads);
   std::mt19937 random(1);
   std::normal_distribution<float> draw;
   std::vector<float> some(4096 + 2 * shape.headDim);
@@ -86,18 +99,24 @@ Timing measure(const AttentionShape& shape, KvType type, Isa isa, const Case& c)
       const float* at = &some[(slot * 37 + h * 11) % 4096];
       writeSlot(kv, store.layer(0), h, slot, at, at + shape.headDim);
     }
+  for (int i = 1; i < kv.layers; i++) copyLayer(kv, store.layer(0), store.layer(i));
   std::vector<float> q(size_t(c.rows) * shape.heads * shape.headDim), out(q.size());
   std::vector<float> k(size_t(c.rows) * shape.kvHeads * shape.headDim), v(k.size());
   for (std::vector<float>* numbers : {&q, &k, &v})
     for (float& x : *numbers) x = draw(random);
   const Batch batch = batchOf(c);
   Pair pair;
-  const ParallelFor both = [&](int count, const std::function<void(int)>& body) { pair.run(count, body); };
+  const ParallelFor parallelFor = [&](int count, const std::function<void(int)>& body) {
+    if (threads == 2) return pair.run(count, body);
+    for (int i = 0; i < count; i++) body(i);
+  };
   std::vector<double> seconds;
   const auto start = std::chrono::steady_clock::now();
+  int layer = 0;
   for (double spent = 0; seconds.size() < 3 || (spent < 0.5 && seconds.size() < 2000);) {
+    layer = (layer + 1) % kv.layers;
     const auto before = std::chrono::steady_clock::now();
-    attention->run(batch, {q.data(), k.data(), v.data(), out.data()}, store.layer(0), both);
+    attention->run(batch, {q.data(), k.data(), v.data(), out.data()}, store.layer(layer), parallelFor);
     const auto after = std::chrono::steady_clock::now();
     seconds.push_back(std::chrono::duration<double>(after - before).count());
     spent = std::chrono::duration<double>(after - start).count();
@@ -105,8 +124,9 @@ Timing measure(const AttentionShape& shape, KvType type, Isa isa, const Case& c)
   return timingOf(seconds);
 }
 
-void report(const Model& model, KvType type, Isa isa, const Case& c, const std::string& row, bool json) {
-  const Timing timing = measure(model.shape, type, isa, c);
+void report(const Model& model, KvType type, Isa isa, const Case& c, const std::string& row, int threads,
+            bool json) {
+  const Timing timing = measure(model.shape, type, isa, c, threads);
   const double keys = double(c.rows) * c.depth + double(c.rows) * (c.rows + 1) / 2;
   const double macs = 2.0 * model.shape.headDim * model.shape.heads * keys;
   const double cellBytes = 2.0 * model.shape.kvHeads * model.shape.headDim * double(bytesPerElement(type));
@@ -124,10 +144,12 @@ void report(const Model& model, KvType type, Isa isa, const Case& c, const std::
 }  // namespace
 
 int main(int count, char** arguments) {
-  const Words words(count, arguments);
+  char** const end = std::remove_if(arguments + 1, arguments + count, [](const char* a) { return std::string(a) == "--one"; });
+  const int threads = end == arguments + count ? 2 : 1;
+  const Words words(static_cast<int>(end - arguments), arguments);
   const bool json = words.json;
   if (!json) {
-    std::printf("| %-58s | %9s | %9s | %7s | %7s | %6s |\n", "row (one layer, 2 threads)", "ms median", "ms best",
+    std::printf("| %-58s | %9s | %9s | %7s | %7s | %6s |\n", threads == 2 ? "row (2 threads)" : "row (1 thread)", "ms median", "ms best",
                 "GMAC/s", "best", "KV GB/s");
     std::printf("|---|--:|--:|--:|--:|--:|\n");
   }
@@ -144,7 +166,7 @@ int main(int count, char** arguments) {
                                   " " + name(isa) + " " + model.name;
           if (isa == Isa::kAmx) continue;  // the same kernel as avx512bf16
           if (!words.choose(row)) continue;
-          report(model, type, isa, c, row, json);
+          report(model, type, isa, c, row, threads, json);
           rows++;
         }
   if (rows == 0) std::fprintf(stderr, "no row has all of these words; run without words to see the rows\n");
