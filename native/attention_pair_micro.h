@@ -72,26 +72,26 @@ struct Int16Scores {
     }
     return length / kLength;  // of a query that is not a number neither
   }
-  // Of a key's words: whatever its direction, it is no longer than 65,600, and 32,700 times that is below 2^31.
-  static float largestWord(int headDim) {
-    const float most = 65600 / std::sqrt(static_cast<float>(headDim));
-    return most < 32767 ? most : 32767;
-  }
-  // Writes the scales of the 16 keys.
+  // Writes the scales of the 16 keys. A key is taken to be as long as if in each eighth of its dimensions all were as large
+  // as the largest there: maxima of sixteen-bit patterns cost less than squares, and no key is longer.
   static void keysOfHalfs(const uint16_t* halfs, int headDim, uint32_t* to, float* scales) {
     const __m512i magnitude = _mm512_set1_epi16(0x7fff);
-    __m512i even = _mm512_setzero_si512(), odd = even;
-    for (int i = 0; i < headDim * kTile; i += 4 * kTile) {
-      even = _mm512_max_epu16(even, _mm512_and_si512(_mm512_loadu_si512(halfs + i), magnitude));
-      odd = _mm512_max_epu16(odd, _mm512_and_si512(_mm512_loadu_si512(halfs + i + 2 * kTile), magnitude));
+    __m512 squares = _mm512_setzero_ps();
+    for (const uint16_t *from = halfs, *end = halfs; from < halfs + headDim * kTile;) {
+      __m512i most = _mm512_setzero_si512();
+      for (end += headDim * kTile / 4; from < end; from += 2 * kTile)
+        most = _mm512_max_epu16(most, _mm512_and_si512(_mm512_loadu_si512(from), magnitude));
+      const __m512 even = _mm512_cvtph_ps(_mm512_castsi512_si256(most));
+      const __m512 odd = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(most, 1));
+      squares = _mm512_fmadd_ps(even, even, _mm512_fmadd_ps(odd, odd, squares));
     }
-    even = _mm512_max_epu16(even, odd);
-    const __m512 most =
-        _mm512_cvtph_ps(_mm256_max_epu16(_mm512_castsi512_si256(even), _mm512_extracti64x4_epi64(even, 1)));
-    const __mmask16 some = _mm512_cmp_ps_mask(most, _mm512_setzero_ps(), _CMP_GT_OQ);
-    const float limit = largestWord(headDim);
-    const __m512 inverse = _mm512_maskz_div_ps(some, _mm512_set1_ps(limit), most);
-    _mm512_storeu_ps(scales, _mm512_mul_ps(most, _mm512_set1_ps(1 / limit)));
+    const float eighth = static_cast<float>(headDim) / 8;
+    const __m512 length = _mm512_sqrt_ps(_mm512_mul_ps(squares, _mm512_set1_ps(eighth)));
+    // Times a query's length, with what rounding adds to both, below 2^31; and no word beyond 16 bits.
+    const float most = std::sqrt(eighth) * 32767, limit = most < 65600 ? most : 65600;
+    const __mmask16 some = _mm512_cmp_ps_mask(length, _mm512_setzero_ps(), _CMP_GT_OQ);
+    const __m512 inverse = _mm512_maskz_div_ps(some, _mm512_set1_ps(limit), length);
+    _mm512_storeu_ps(scales, _mm512_mul_ps(length, _mm512_set1_ps(1 / limit)));
     const __m512 rounder = _mm512_set1_ps(0x1.8p23f);  // a float near it has the distance in its low 16 bits
     for (int d = 0; d < headDim; d += 2, to += kTile) {
       const __m512 low = _mm512_fmadd_ps(Vector16::halfs(halfs + d * kTile), inverse, rounder);

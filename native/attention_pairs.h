@@ -48,10 +48,8 @@ struct AttendPairs {
   float* scales;  // (rows) of the queries
   float* references;  // (rows)
   // Of the block at hand.
-  const void* keyTiles[kPairTiles];
-  const void* valueTiles[kPairTiles];
-  const void* keysAhead[kPairTiles];
-  const void* valuesAhead[kPairTiles];
+  const void *keyTiles[kPairTiles], *valueTiles[kPairTiles];
+  const void *keysAhead[kPairTiles], *valuesAhead[kPairTiles];
   alignas(64) float keyScales[kPairTiles * kTile];
   alignas(64) float valueScales[kPairTiles * kTile];
   const Segment* segments;
@@ -183,7 +181,7 @@ struct AttendPairs {
   template <int Rows, int Tiles, int Bytes>  // of a word in the store, as attention_pair_micro.h has it
   void attend(int row, bool open) {
     alignas(64) float scores[Rows * Tiles * kTile];
-    alignas(64) uint32_t words[Rows * Tiles * kTile / 2];
+    alignas(64) uint32_t words[(Rows * Tiles + 1) * kTile / 2];  // one more: a lone tile is stored as two
     float factors[Rows];
     scorePairs<Scores, Bytes, Rows, Tiles>(q + static_cast<int64_t>(row) * steps, steps, keyTiles, keysAhead, scores);
     for (int r = 0; r < Rows; r++)
@@ -247,17 +245,11 @@ struct AttendPairs {
   inline __attribute__((always_inline)) float storeRounded(int row, const __m512* weight, uint32_t* words) {
     __m512 total = _mm512_loadu_ps(weights + row * kTile);
     const __m512bh ones = pairsOf(_mm512_set1_epi32(0x3f803f80));
-    if constexpr (Tiles == 1) {
-      const __m512i pairs = bitsOf(_mm512_cvtne2ps_pbh(_mm512_setzero_ps(), weight[0]));
-      total = _mm512_dpbf16_ps(total, pairsOf(pairs), ones);
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(words), _mm512_castsi512_si256(pairs));
-    } else {
 #pragma GCC unroll 16
-      for (int t = 0; t < Tiles; t += 2) {
-        const __m512bh pairs = _mm512_cvtne2ps_pbh(weight[t + 1], weight[t]);
-        total = _mm512_dpbf16_ps(total, pairs, ones);
-        _mm512_storeu_si512(words + t * kTile / 2, bitsOf(pairs));
-      }
+    for (int t = 0; t < Tiles; t += 2) {
+      const __m512bh pairs = _mm512_cvtne2ps_pbh(t + 1 < Tiles ? weight[t + 1] : _mm512_setzero_ps(), weight[t]);
+      total = _mm512_dpbf16_ps(total, pairs, ones);
+      _mm512_storeu_si512(words + t * kTile / 2, bitsOf(pairs));
     }
     _mm512_storeu_ps(weights + row * kTile, total);
     return 1;

@@ -133,6 +133,30 @@ TEST("keys with one dimension far larger than the rest keep their scores over f1
   }
 }
 
+TEST("the longest sum of products that keys and a query can have keeps its sign") {
+  for (int headDim : {16, 32, 64, 256})
+    for (KvType type : kTypes) {
+      Scene scene({1, 1, headDim}, type, {{3, 1}}, 57);
+      scene.sequences[0].cells = {{0, 0}, {1, 1}, {2, 2}};
+      scene.packBatch();
+      auto store = scene.freshStore();
+      const int half = headDim / 2;
+      const float* turn = scene.rope.row(2);
+      for (int d = 0; d < half; d++) {  // once turned, all of them are 1
+        scene.q[d] = turn[d] + turn[half + d];
+        scene.q[half + d] = turn[d] - turn[half + d];
+      }
+      for (int slot : {0, 1}) {
+        const std::vector<float> key(headDim, slot == 0 ? 1.0f : -1.0f), value(headDim, slot == 0 ? 1.0f : 2.0f);
+        writeSlot(scene.store, store->layer(1), 0, slot, key.data(), value.data());
+      }
+      for (Isa isa : supportedIsas()) {
+        const std::vector<float> got = scene.run(*store, isa);
+        checkClose(got, scene.reference(*store), boundOf(isa, type), label(isa, type) + " " + std::to_string(headDim));
+      }
+    }
+}
+
 TEST("a row that looks at thousands of cells alike gets their mean") {
   for (KvType type : kTypes) {
     Scene scene({7, 1, 64}, type, {{2500, 1, false, 300}, {1800, 30, false, 300}}, 56, 0);
