@@ -19,7 +19,7 @@ constexpr unsigned kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM of arch_
 constexpr unsigned kTileData = 18;               // its number as a component of the saved state
 constexpr uint64_t kTileState = 3u << 17;        // bits of XCR0: configuration and data
 constexpr unsigned kSavesState = 1u << 27;       // leaf 1, ecx: OSXSAVE, without which xgetbv is no instruction
-constexpr unsigned kTiles = 1u << 24 | 1u << 25;  // leaf 7, edx: amx-tile, amx-int8
+constexpr unsigned kTiles = 1u << 22 | 1u << 24 | 1u << 25;  // leaf 7, edx: amx-bf16, amx-tile, amx-int8
 
 bool processorHasTiles() {
   unsigned a, b, c, d;

@@ -16,8 +16,6 @@
 namespace pocket {
 namespace {
 
-using AttendFunction = void (*)(const AttendJob&);
-
 constexpr int kLargestHead = 256;
 constexpr int kWriteRows = 16;      // a job of the first pass
 
@@ -196,8 +194,12 @@ AttendFunction attendFor(Isa isa) {
 #ifdef __x86_64__
     case Isa::kAvx2: return attendAvx2;
     case Isa::kAvx512: return attendAvx512;
-    case Isa::kAvx512Bf16:
-    case Isa::kAmx: return attendAvx512Bf16;
+    case Isa::kAvx512Bf16: return attendAvx512Bf16;
+#ifdef POCKET_AMX
+    case Isa::kAmx: return attendAmx;
+#else
+    default: break;
+#endif
 #else
     default: break;
 #endif
@@ -234,8 +236,8 @@ std::vector<Isa> supportedIsas() {
   return isas;
 }
 
-std::unique_ptr<Attention> makeAttention(const AttentionShape& shape, const KvShape& store, const Rope& rope, Isa isa,
-                                         int threads) {
+std::unique_ptr<Attention> makeAttention(const AttentionShape& shape, const KvShape& store, const Rope& rope,
+                                         AttendFunction attend, int threads) {
   if (shape.headDim < 16 || shape.headDim > kLargestHead || shape.headDim % 16 != 0 || shape.kvHeads < 1 ||
       shape.heads < 1 || shape.heads % shape.kvHeads != 0 || threads < 1)
     throw error("BAD_ARGUMENT", "%d heads over %d kv heads of %d dimensions on %d threads: heads are shared evenly, "
@@ -243,10 +245,15 @@ std::unique_ptr<Attention> makeAttention(const AttentionShape& shape, const KvSh
   if (store.kvHeads != shape.kvHeads || store.headDim != shape.headDim || store.slots % kTile != 0)
     throw error("BAD_ARGUMENT", "a store of %d kv heads of %d and %lld slots for attention with %d of %d",
                 store.kvHeads, store.headDim, static_cast<long long>(store.slots), shape.kvHeads, shape.headDim);
+  return std::make_unique<PagedAttention>(shape, store, rope, attend, threads);
+}
+
+std::unique_ptr<Attention> makeAttention(const AttentionShape& shape, const KvShape& store, const Rope& rope, Isa isa,
+                                         int threads) {
   const std::vector<Isa> isas = supportedIsas();
   if (std::find(isas.begin(), isas.end(), isa) == isas.end())
     throw error("BAD_ARGUMENT", "this machine cannot run the %s kernel", name(isa));
-  return std::make_unique<PagedAttention>(shape, store, rope, attendFor(isa), threads);
+  return makeAttention(shape, store, rope, attendFor(isa), threads);
 }
 
 }  // namespace pocket

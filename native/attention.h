@@ -18,7 +18,7 @@ namespace pocket {
 // Runs body(0) … body(count - 1), in any order and on any thread; returns when all are done.
 using ParallelFor = std::function<void(int count, const std::function<void(int)>& body)>;
 
-// Each has what those before it have. kAmx is for linear layers; attention runs as with kAvx512Bf16.
+// Each has what those before it have.
 enum class Isa : uint8_t { kPortable, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 const char* name(Isa isa);
 // Those this machine can run, slowest first; kPortable always. The first call may ask the system for AMX (amx.h).
@@ -55,6 +55,12 @@ class Attention {
 // is not supported here or the shapes do not fit (headDim not a multiple of 16 up to 256, heads not of kvHeads).
 std::unique_ptr<Attention> makeAttention(const AttentionShape& shape, const KvShape& store, const Rope& rope,
                                          Isa isa, int threads);
+
+// With a kernel of the caller's. For tests and measurements.
+struct AttendJob;
+using AttendFunction = void (*)(const AttendJob&);
+std::unique_ptr<Attention> makeAttention(const AttentionShape& shape, const KvShape& store, const Rope& rope,
+                                         AttendFunction attend, int threads);
 
 // The same result by three plain loops in double, over a store that holds the rows' keys and values already: it
 // reads neither input.k nor input.v and writes nothing but input.out. For tests.

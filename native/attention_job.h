@@ -59,10 +59,12 @@ constexpr int64_t scratchFloats(int64_t rows, int64_t headDim) {
 constexpr int64_t partialFloats(int64_t rows, int64_t headDim) { return rows * (headDim + 2); }
 
 // One per instruction set; they compute the same, and differ in rounding. The bf16 one multiplies 16-bit numbers, see
-// attention_pairs.h, except over f32 pages, where it is the AVX-512 one.
+// attention_pairs.h, except over f32 pages, where it is the AVX-512 one. The AMX one multiplies bf16s in tiles where there
+// are rows enough, see attention_tiles.h, and is the bf16 one elsewhere.
 void attendPortable(const AttendJob& job);
 void attendAvx2(const AttendJob& job);
 void attendAvx512(const AttendJob& job);
 void attendAvx512Bf16(const AttendJob& job);
+void attendAmx(const AttendJob& job);
 
 }  // namespace pocket

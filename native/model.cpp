@@ -146,7 +146,9 @@ void Model::Runtime::prepareAttention() {
   op.shape.kvHeads = options.kvHeads;
   op.shape.headDim = options.headDim;
   op.shape.scale = 1.0f / std::sqrt(static_cast<float>(options.headDim));
-  attention = makeAttention(op.shape, store->shape(), *rope, options.isa, options.threads);
+  attention = options.attend != nullptr
+                  ? makeAttention(op.shape, store->shape(), *rope, options.attend, options.threads)
+                  : makeAttention(op.shape, store->shape(), *rope, options.isa, options.threads);
 }
 
 void Model::Runtime::prepareLinear() {

@@ -27,6 +27,7 @@ struct ModelOptions {
   double ropeBase = 0;
   int threads = 1;
   Isa isa = Isa::kPortable;
+  AttendFunction attend = nullptr;  // or null: the isa's kernel of attention. For measurements.
 };
 
 class Model {

@@ -4,8 +4,8 @@
 //
 //   attention_fidelity libonnxruntime.so.1 graph.int8.onnx tokens.txt count every arm…
 //
-// To be run in the model's folder; built with the benches, in build/bench. An arm is pages/isa, as f16/avx512bf16;
-// tokens.txt holds numbers. The shapes are those of qwen2.5-coder-0.5b.
+// To be run in the model's folder; built with the benches, in build/bench. An arm is pages/isa, as f16/avx512bf16, or
+// pages/tiles: the kernel for AMX over emulated tiles, some thirty times slower. tokens.txt holds numbers. The shapes are those of qwen2.5-coder-0.5b.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -17,10 +17,21 @@
 #include <string>
 #include <vector>
 
+#include "check.h"
 #include "error.h"
 #include "model.h"
 
 using namespace pocket;
+
+namespace pocket {
+void attendEmulatedTiles(const AttendJob& job);  // test/native
+}  // namespace pocket
+
+// Where a processor would fault, emulated tiles say so here.
+void check::fail(const char*, int, const std::string& what) {
+  std::fprintf(stderr, "%s\n", what.c_str());
+  std::exit(1);
+}
 
 namespace {
 
@@ -54,7 +65,9 @@ void toLogProbabilities(float* row) {
 
 Logits compute(ModelOptions options, const std::string& arm, const std::vector<int64_t>& tokens, int every) {
   const size_t slash = arm.find('/');
-  options.isa = isaOf(arm.substr(slash + 1));
+  const bool tiles = arm.substr(slash + 1) == "tiles";
+  options.isa = isaOf(tiles ? "avx512bf16" : arm.substr(slash + 1));
+  if (tiles) options.attend = attendEmulatedTiles;
   const int count = static_cast<int>(tokens.size());
   KvStore store({options.layers, options.kvHeads, options.headDim, (count + 15) / 16 * 16, typeOf(arm.substr(0, slash))});
   Model model(options, store);

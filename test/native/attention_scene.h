@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "attention.h"
+#include "attention_kernels.h"
 
 namespace scene {
 
@@ -87,9 +87,10 @@ class Scene {
     }
   }
 
-  std::vector<float> run(KvStore& into, Isa isa, int threads = 2) {
+  std::vector<float> run(KvStore& into, const Kernel& kernel, int threads = 2) {
     std::vector<float> out(q.size(), NAN);
-    const auto attention = makeAttention(shape, store, rope, isa, threads);
+    const auto attention = kernel.own != nullptr ? makeAttention(shape, store, rope, kernel.own, threads)
+                                                 : makeAttention(shape, store, rope, kernel.isa, threads);
     attention->run(batch, input(out), into.layer(1), threads == 1 ? inOrder() : twoThreads());
     return out;
   }

@@ -1,6 +1,8 @@
 // The state of emulated tiles and what each instruction does to it; see emulated_tiles.h.
 #include "emulated_tiles.h"
 
+#include <cfloat>
+#include <cmath>
 #include <cstring>
 
 #include "check.h"
@@ -31,6 +33,33 @@ Tile& tileAt(int t) {
 
 // A load or a sum leaves zeros behind the rows and bytes that it writes.
 void clear(Tile& tile) { std::memset(tile.data, 0, sizeof tile.data); }
+
+// Numbers too small for a normal one count as zero, going in and coming out.
+float flushed(float x) { return std::fabs(x) < FLT_MIN ? std::copysign(0.0f, x) : x; }
+
+// a * b + c of bf16s and a float, rounded once: the product is exact in double, and their sum has bits enough that
+// rounding it twice is rounding it once (Figueroa 1995).
+float fused(float a, float b, float c) {
+  return flushed(static_cast<float>(static_cast<double>(a) * b + c));
+}
+
+float bf16At(const uint8_t* bytes) {
+  const uint32_t bits = static_cast<uint32_t>(bytes[0]) << 16 | static_cast<uint32_t>(bytes[1]) << 24;
+  float x;
+  std::memcpy(&x, &bits, sizeof x);
+  return flushed(x);
+}
+
+// The three tiles of a product of `width` numbers to a word.
+struct Product {
+  Product(int sums, int a, int b) : c(tileAt(sums)), x(tileAt(a)), y(tileAt(b)) {
+    require(sums != a && sums != b && a != b, "a product needs three tiles");
+    require(c.rows == x.rows && c.bytes == y.bytes && x.bytes == 4 * y.rows, "the shapes of a product do not fit");
+    require(c.bytes % 4 == 0 && x.bytes % 4 == 0, "a row is no whole number of words");
+  }
+  Tile& c;
+  const Tile &x, &y;
+};
 
 }  // namespace
 
@@ -71,21 +100,39 @@ void store(int t, void* to, int64_t stride) {
 
 // sums[m][n] += a[m][4 k + i] * b[k][4 n + i] over k and i, signed bytes, sums that wrap.
 void dot(int sums, int a, int b) {
-  Tile& c = tileAt(sums);
-  const Tile &x = tileAt(a), &y = tileAt(b);
-  require(sums != a && sums != b && a != b, "a product needs three tiles");
-  require(c.rows == x.rows && c.bytes == y.bytes && x.bytes == 4 * y.rows, "the shapes of a product do not fit");
-  require(c.bytes % 4 == 0 && x.bytes % 4 == 0, "a row is no whole number of quads");
-  for (int m = 0; m < c.rows; m++)
-    for (int n = 0; n < c.bytes / 4; n++) {
+  const Product of(sums, a, b);
+  for (int m = 0; m < of.c.rows; m++)
+    for (int n = 0; n < of.c.bytes / 4; n++) {
       uint32_t sum;
-      std::memcpy(&sum, &c.data[m][4 * n], sizeof sum);
-      for (int k = 0; k < y.rows; k++)
+      std::memcpy(&sum, &of.c.data[m][4 * n], sizeof sum);
+      for (int k = 0; k < of.y.rows; k++)
         for (int i = 0; i < 4; i++)
-          sum += static_cast<uint32_t>(static_cast<int8_t>(x.data[m][4 * k + i]) *
-                                       static_cast<int8_t>(y.data[k][4 * n + i]));
-      std::memcpy(&c.data[m][4 * n], &sum, sizeof sum);
+          sum += static_cast<uint32_t>(static_cast<int8_t>(of.x.data[m][4 * k + i]) *
+                                       static_cast<int8_t>(of.y.data[k][4 * n + i]));
+      std::memcpy(&of.c.data[m][4 * n], &sum, sizeof sum);
     }
+}
+
+// sums[m][n] += (sum over k of a[m][2 k] * b[k][2 n]) + (sum over k of a[m][2 k + 1] * b[k][2 n + 1]), each sum by fused
+// multiply-adds in the order of k, from zero.
+void dotPairs(int sums, int a, int b) {
+  const Product of(sums, a, b);
+  float factors[kMostRows][kMostBytes / 2];
+  for (int k = 0; k < of.y.rows; k++)
+    for (int i = 0; i < of.c.bytes / 2; i++) factors[k][i] = bf16At(&of.y.data[k][2 * i]);
+  for (int m = 0; m < of.c.rows; m++) {
+    float temporary[kMostBytes / 2] = {};
+    for (int k = 0; k < of.y.rows; k++) {
+      const float pair[2] = {bf16At(&of.x.data[m][4 * k]), bf16At(&of.x.data[m][4 * k + 2])};
+      for (int i = 0; i < of.c.bytes / 2; i++) temporary[i] = fused(pair[i % 2], factors[k][i], temporary[i]);
+    }
+    for (int n = 0; n < of.c.bytes / 4; n++) {
+      float sum;
+      std::memcpy(&sum, &of.c.data[m][4 * n], sizeof sum);
+      sum = flushed(flushed(sum) + flushed(temporary[2 * n] + temporary[2 * n + 1]));
+      std::memcpy(&of.c.data[m][4 * n], &sum, sizeof sum);
+    }
+  }
 }
 
 }  // namespace emulated

@@ -1,6 +1,6 @@
 // AMX's tiles in plain C++, by Intel's description of each instruction (Software Developer's Manual, volume 2: LDTILECFG,
-// TILELOADD, TDPBSSD, TILESTORED), so that linear_tiles.h runs where no processor has them. What would fault fails the
-// running test instead. Not in use: startRow and the second palette, which nobody asks for.
+// TILELOADD, TDPBSSD, TDPBF16PS, TILESTORED), so that linear_tiles.h and attention_tiles.h run where no processor has
+// them. What would fault fails the running test instead. Not in use: startRow and the second palette, which nobody asks for.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,12 @@ void zero(int tile);
 void load(int tile, const void* from, int64_t stride);
 void store(int tile, void* to, int64_t stride);
 void dot(int sums, int a, int b);
+void dotPairs(int sums, int a, int b);
 bool isEntered();
 
 }  // namespace emulated
 
-// Unnamed, as linear_tiles.h, which is compiled with flags of its own.
+// Unnamed, as linear_tiles.h and attention_tiles.h, which are compiled with flags of its own.
 namespace {
 
 struct EmulatedTiles {
@@ -39,6 +40,10 @@ struct EmulatedTiles {
   template <int Sums, int X, int Weights>
   static void dot() {
     emulated::dot(Sums, X, Weights);
+  }
+  template <int Sums, int A, int B>
+  static void dotPairs() {
+    emulated::dotPairs(Sums, A, B);
   }
 };
 
