@@ -44,6 +44,15 @@ inline void termsOfHalfs(const uint16_t* halfs, int headDim, uint32_t* to, uint3
   }
 }
 
+// A tile of bf16 values; cells outside [begin, end) become zero, because zero times NaN is not.
+inline void cellsOfPairs(const uint32_t* pairs, int begin, int end, int headDim, uint32_t* to) {
+  for (int j = 0; j < kTile; j += 2, pairs += headDim, to += headDim) {
+    const __mmask32 even = begin <= j && j < end ? 0x55555555u : 0u, odd = begin <= j + 1 && j + 1 < end ? 0xaaaaaaaau : 0u;
+    for (int d = 0; d < headDim; d += kTile)
+      _mm512_storeu_si512(to + d, _mm512_maskz_loadu_epi16(even | odd, pairs + d));
+  }
+}
+
 // Bytes in pairs, as they lie.
 inline void pairsOfBytes(const int8_t* bytes, int words, uint32_t* to) {
   for (int i = 0; i < words; i += kTile)

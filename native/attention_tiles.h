@@ -10,13 +10,13 @@
 // The scores of the next band are asked for before the weights of this one are made, so that the two units need not
 // wait for one another. No two neighbouring products add to the same register.
 //
-//   pages   scores, sums of products                            values
-//   bf16    query x key                                         bf16 weights x bf16
-//   f16     query x key + query's rest x key + query x key's rest    bf16 weights x bf16 (rounded)
-//   int8    (query x key + query's rest x key) x scale          bf16 weights x scale, x bytes
+//   pages   scores                                               values
+//   bf16    query x key                                          bf16 weights x bf16
+//   f16     query x key, rest of query x key, query x rest of key   the same, values rounded to bf16
+//   int8    (query x key, rest of query x key), times a scale    weights times a scale in bf16 x bytes
 //
-// What is a rest is said in attention_tile_terms.h; the product of two rests, 2^-17 of what it would be added to, is left
-// out. Tiles are AMX's (amx_tiles.h) or emulated; what they do is in attention_tile_micro.h.
+// What is a rest is said in attention_tile_terms.h; the product of two rests, less than 2^-15 of the product that it
+// belongs to, is left out. Tiles are AMX's (amx_tiles.h) or emulated; what is done with them is in attention_tile_micro.h.
 #pragma once
 
 #include <cfloat>
@@ -164,8 +164,8 @@ struct AttendTiles {
     } else {
       keyTiles[t] = static_cast<const uint32_t*>(job.keys) + first / 2;
       if (!inPlace(t / 2 * 2))
-        valuesOfPairs(static_cast<const uint32_t*>(job.values) + first / 2, segment.begin, segment.end, job.headDim,
-                      valuesAt(t));
+        cellsOfPairs(static_cast<const uint32_t*>(job.values) + first / 2, segment.begin, segment.end, job.headDim,
+                     valuesAt(t));
     }
   }
 

@@ -164,7 +164,6 @@ int main(int count, char** arguments) {
           const std::string row = std::string(c.what) + " " + std::to_string(c.rows) + " rows @ d" +
                                   std::to_string(c.depth) + " deltas=" + std::to_string(c.deltas) + " " + name(type) +
                                   " " + name(isa) + " " + model.name;
-          if (isa == Isa::kAmx) continue;  // the same kernel as avx512bf16
           if (!words.choose(row)) continue;
           report(model, type, isa, c, row, threads, json);
           rows++;
