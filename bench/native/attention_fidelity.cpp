@@ -5,7 +5,8 @@
 //   attention_fidelity libonnxruntime.so.1 graph.int8.onnx tokens.txt count every arm…
 //
 // To be run in the model's folder; built with the benches, in build/bench. An arm is pages/isa, as f16/avx512bf16, or
-// pages/tiles: the kernel for AMX over emulated tiles, some thirty times slower. tokens.txt holds numbers. The shapes are those of qwen2.5-coder-0.5b.
+// pages/tiles: the kernel for AMX over emulated tiles, slowly. tokens.txt holds numbers. The shapes are those of
+// qwen2.5-coder-0.5b.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
