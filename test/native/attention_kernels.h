@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attention.h"
@@ -10,9 +11,13 @@
 namespace scene {
 
 struct Kernel {
+  Kernel(pocket::Isa takes) : name(pocket::name(takes)), isa(takes) {}
+  Kernel(std::string called, pocket::Isa like, pocket::AttendFunction function)
+      : name(std::move(called)), isa(like), own(function) {}
+
   std::string name;
-  pocket::Isa isa = pocket::Isa::kPortable;  // what its arithmetic is that of
-  pocket::AttendFunction own = nullptr;      // or null: the one that the isa takes
+  pocket::Isa isa;                       // whose arithmetic it is
+  pocket::AttendFunction own = nullptr;  // or null: the one that the isa takes
 };
 
 const std::vector<Kernel>& attentionKernels();
