@@ -13,6 +13,8 @@ export interface Contender {
   prefill(context: readonly number[], added: readonly number[]): Promise<number>;
   /** Seconds for `count` greedy tokens behind `context`, one step each. */
   decode(context: readonly number[], count: number): Promise<number>;
+  /** Most memory it ever had resident, where it is a process of its own; not a number where nobody tells. */
+  peakBytes?(): number;
   close(): Promise<void>;
 }
 

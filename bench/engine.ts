@@ -1,7 +1,7 @@
 // Raw speed, no server in between: prefill at depth, decode at depth, a cold prompt, eight streams in one step.
-// With --compare, llama.cpp on the same file of weights takes turns with ours, row by row, with flash attention on
-// and off; the figure that ours is held against is the best of the peer's. Decode is also given as a share of what
-// the memory bandwidth, measured in the same run, would allow.
+// With --compare, peers on the same file of weights take turns with ours, row by row: llama.cpp with flash attention
+// on and off, ONNX Runtime GenAI. `times best peer` holds ours against the best of them, `ours over it` against each.
+// Decode is also given as a share of what the memory bandwidth, measured in the same run, would allow.
 import { join } from "node:path";
 import { packageRoot } from "../src/commands/package-root.ts";
 import { Config } from "../src/config.ts";
@@ -11,6 +11,7 @@ import { type EngineRow, engineRows, streams, text } from "./engine-rows.ts";
 import { readBandwidth } from "./kernels.ts";
 import { thisMachine } from "./machine.ts";
 import { folderOf } from "./open.ts";
+import { openGenai } from "./peers/genai.ts";
 import { type LlamaOptions, llamaBench, openLlama } from "./peers/llama.ts";
 import { openPocket, type PocketContender } from "./pocket.ts";
 import { Report } from "./report.ts";
@@ -23,7 +24,7 @@ export interface EngineBenchOptions {
   readonly depths?: readonly number[];
   readonly kv: readonly string[];
   readonly activations: string;
-  readonly compare?: string;
+  readonly compare: readonly string[];
   readonly gguf: readonly string[];
   readonly rows: readonly string[];
   readonly repeat: number;
@@ -74,7 +75,7 @@ async function measureModel(
   const contenders: Contender[] = [ours];
   try {
     const rows = engineRows({ ...depths, words: options.rows, context: manifest.shapes.context });
-    const gguf = options.compare ? await sourceFile(manifest, ggufFolders(options.gguf)) : undefined;
+    const gguf = options.compare.length ? await sourceFile(manifest, ggufFolders(options.gguf)) : undefined;
     const weightBytes = gguf ? weightsRead(gguf) : storedBytes(ours);
     const condition: Condition = {
       report,
@@ -88,11 +89,15 @@ async function measureModel(
       repeat: options.quick ? Math.min(options.repeat, 3) : options.repeat,
       leastSeconds: (depth) => (weightBytes + depth * ours.cellBytes) / bytesPerSecond,
     };
-    const peers = gguf ? peersOf(gguf, kvType, tokens) : [];
+    const llamas = gguf && options.compare.includes("llama.cpp") ? llamasOf(gguf, kvType, tokens) : [];
     const aside = rows.some(({ depth, kind }) => depth === 0 && (kind === "decode" || kind === "prefill"))
-      ? await measureAside(condition, peers)
+      ? await measureAside(condition, llamas)
       : new Map<string, number>();
-    for (const peer of peers) contenders.push(await openLlama(peer));
+    for (const llama of llamas) contenders.push(await openLlama(llama));
+    if (gguf && options.compare.includes("genai")) {
+      const { sha256 } = manifest.source;
+      contenders.push(await openGenai({ gguf, sha256, threads: threads(), context: tokens }));
+    }
     await measureRows(condition, contenders, aside);
   } finally {
     for (const contender of contenders) await contender.close();
@@ -105,7 +110,7 @@ async function measureRows(
   contenders: readonly Contender[],
   aside: ReadonlyMap<string, number>,
 ): Promise<void> {
-  const { rows, vocab, repeat } = condition;
+  const { report, labels, rows, vocab, repeat } = condition;
   const deepest = Math.max(0, ...rows.map(({ kind, count, depth }) => (kind === "cold" ? count : depth)));
   const prompt = text(Math.max(1, deepest), 0, vocab);
   const cold: number[][] = [];
@@ -131,6 +136,10 @@ async function measureRows(
           );
     addRows(condition, row, able, seconds, aside.get(row.name));
   }
+  for (const { name, kv, peakBytes } of contenders) {
+    if (peakBytes)
+      report.add({ ...labels, kv, row: "peak of all rows", who: name, MiB: peakBytes() / 2 ** 20 });
+  }
 }
 
 function addRows(
@@ -155,6 +164,7 @@ function addRows(
       ...spread(rates[place]!),
       ...(Number.isFinite(least) && { "of limit": `${(rate * least * 100).toFixed(0)} %` }),
       ...(place === 0 && Number.isFinite(theirs) && { "times best peer": rate / theirs }),
+      ...(place > 0 && { "ours over it": median(rates[0]!) / rate }),
     });
   }
 }
@@ -180,7 +190,7 @@ async function measureAside(
 }
 
 /** Quantised values want flash attention there. Types that it does not have in common with ours have no peer. */
-function peersOf(gguf: string, kvType: KvType, context: number): LlamaOptions[] {
+function llamasOf(gguf: string, kvType: KvType, context: number): LlamaOptions[] {
   const common = { gguf, threads: threads(), context };
   const on = (type: LlamaOptions["kvType"]) => ({ ...common, kvType: type, flashAttention: true });
   if (kvType === "int8") return [on("q8_0")];

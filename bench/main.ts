@@ -12,6 +12,7 @@ import { kernelNames, kernels } from "./kernels.ts";
 import { load } from "./load.ts";
 import { lookup } from "./lookup.ts";
 import { memory } from "./memory.ts";
+import { memoryBeside } from "./memory-beside.ts";
 import { perplexity } from "./perplexity.ts";
 import { replayRuns } from "./replay/replay.ts";
 import { soak } from "./soak.ts";
@@ -75,7 +76,14 @@ program
   .option("--depths <tokens>", "tokens already in the cache, for prefill and decode alike", numbers)
   .option("--kv <types>", "f32, f16, bf16, int8", commas, ["f16"])
   .option("--activations <type>", "int8 or f32", "int8")
-  .addOption(compare())
+  .addOption(
+    new Option(
+      "--compare <peers...>",
+      "takes turns with peers on the same weights; scripts/peers builds them",
+    )
+      .choices(["llama.cpp", "genai"])
+      .default([]),
+  )
   .addOption(gguf())
   .option("--rows <choices>", 'such as "pp512,tg32 d0": all words of a choice occur', commas, [])
   .addOption(repeat(5))
@@ -172,7 +180,10 @@ program
   .addOption(model())
   .option("--tokens <n>", "tokens of the pool", Number, 32_768)
   .option("--kv <type>", "f32, f16, bf16, int8", "f16")
-  .action(memory);
+  .addOption(compare())
+  .addOption(gguf())
+  .option("--peer-tokens <n>", "that a peer computes of those it reserves; absent: all", Number)
+  .action((options) => (options.compare ? memoryBeside(options) : memory(options)));
 
 program
   .command("soak")

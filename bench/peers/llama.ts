@@ -109,6 +109,7 @@ export async function openLlama(options: LlamaOptions): Promise<Contender> {
       if (timings.predicted_n !== count + 1) throw new Error(`it made ${timings.predicted_n} tokens`);
       return timings.predicted_ms / 1000;
     },
+    peakBytes: () => server.peakBytes(),
     close: () => server.stop(),
   };
 }
