@@ -7,6 +7,8 @@ export interface Contender {
   readonly name: string;
   /** Type of keys and values, in the contender's own word. */
   readonly kv: string;
+  /** What it computes with, where that is not what the model folder says. */
+  readonly weights?: string;
   /** Makes the prompt resident, nothing reused. Seconds to its first token. Once, and first. */
   resident(prompt: readonly number[]): Promise<number>;
   /** Seconds to compute `added` and one token behind `context`, a start of the resident prompt. */

@@ -110,7 +110,7 @@ async function measureRows(
   contenders: readonly Contender[],
   aside: ReadonlyMap<string, number>,
 ): Promise<void> {
-  const { report, labels, rows, vocab, repeat } = condition;
+  const { report, rows, vocab, repeat } = condition;
   const deepest = Math.max(0, ...rows.map(({ kind, count, depth }) => (kind === "cold" ? count : depth)));
   const prompt = text(Math.max(1, deepest), 0, vocab);
   const cold: number[][] = [];
@@ -136,28 +136,36 @@ async function measureRows(
           );
     addRows(condition, row, able, seconds, aside.get(row.name));
   }
-  for (const { name, kv, peakBytes } of contenders) {
-    if (peakBytes)
-      report.add({ ...labels, kv, row: "peak of all rows", who: name, MiB: peakBytes() / 2 ** 20 });
+  for (const contender of contenders) {
+    if (!contender.peakBytes) continue;
+    const labels = labelsOf(condition, contender);
+    const MiB = contender.peakBytes() / 2 ** 20;
+    report.add({ ...labels, row: "peak of all rows", who: contender.name, MiB });
   }
 }
 
+function labelsOf({ labels }: Condition, { kv, weights }: Contender) {
+  return { ...labels, kv, ...(weights && { weights }) };
+}
+
 function addRows(
-  { report, labels, leastSeconds }: Condition,
+  condition: Condition,
   row: EngineRow,
   contenders: readonly Contender[],
   seconds: readonly (readonly number[])[],
   aside: number | undefined,
 ): void {
+  const { report, leastSeconds } = condition;
   const tokens = row.kind === "together" ? row.count * streams : row.count;
   const rates = seconds.map((each) => each.map((one) => tokens / one));
   const theirs = Math.max(...rates.slice(1).map(median), aside ?? -Infinity);
   for (const [place, contender] of contenders.entries()) {
     const rate = median(rates[place]!);
-    const least = row.kind === "decode" ? leastSeconds(row.depth) : Number.NaN;
+    // The limit counts the source file's bytes; who reads other weights has another.
+    const isOfFile = contender.weights === undefined;
+    const least = row.kind === "decode" && isOfFile ? leastSeconds(row.depth) : Number.NaN;
     report.add({
-      ...labels,
-      kv: contender.kv,
+      ...labelsOf(condition, contender),
       row: row.name,
       who: contender.name,
       "tokens/s": rate,

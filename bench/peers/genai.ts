@@ -41,8 +41,9 @@ export async function openGenai({ gguf, sha256, threads, context }: GenaiOptions
   const prefill = (before: readonly number[], added: readonly number[]) =>
     ask({ do: "prefill", context: before, added }, added.length + 1);
   return {
-    name: `genai ${ready.ready} int4`,
+    name: `genai ${ready.ready}`,
     kv: "f32",
+    weights: "int4 blocks of 32, activations int8",
     resident: (prompt) => prefill([], prompt),
     prefill,
     decode: (before, count) => ask({ do: "decode", context: before, count }, count),

@@ -52,7 +52,7 @@ afterEach(async () => {
 describe("ONNX Runtime GenAI as a contender", () => {
   test("is started with its model, its threads and its context", async () => {
     peer = await openGenai(options);
-    expect(peer.name).toBe("genai driver.py w 2 64 int4");
+    expect(peer.name).toBe("genai driver.py w 2 64");
   });
 
   test("is timed by its own clock, the token behind a prompt is part of it, and of a decode only steps", async () => {
