@@ -167,7 +167,12 @@ program
   .addOption(model())
   .option("--arms <names...>", "of these only (none, the oracle, always runs); default: all")
   .option("--seeds <numbers>", "conversations, one each", numbers, [0, 1, 2, 3])
-  .option("--results <least,most>", "tokens of a tool's result", numbers, [160, 480])
+  .option("--results <least,most>", "tokens of a tool's result", numbers, [250, 900])
+  .option("--texts <folders...>", "tools return parts of the files in these folders, instead of frozen ones")
+  .option(
+    "--bases <folder>",
+    "keeps prefills and answers there; arms that have a line already are passed over",
+  )
   .option("--chain <rounds>", "compactions in a row; 0: none", Number, 20)
   .option("--tables <file>", "measure nothing: print the tables of a file of earlier runs")
   .option("--kv <type>", "f32, f16, bf16, int8", "f16")

@@ -174,6 +174,8 @@ inline StepEntry stepEntry(const Napi::Value& value) {
   if (from.Has("targets") && !from.Get("targets").IsUndefined()) {
     entry.targets = integers(from.Get("targets"), "targets");
     entry.targetTop = alternatives(from, "targetTop");
+    const Napi::Value whole = from.Get("distributions");
+    entry.distributions = whole.IsBoolean() && whole.As<Napi::Boolean>().Value();
   }
   return entry;
 }
@@ -221,6 +223,9 @@ inline Napi::Object outcomeObject(Napi::Env env, const StepOutcome& outcome) {
   const auto [targetTokens, targetLogprobs] = ranked(env, outcome.targetTop);
   object.Set("targetTopTokens", targetTokens);
   object.Set("targetTopLogprobs", targetLogprobs);
+  if (!outcome.distributions.empty()) {
+    object.Set("distributions", typedArray<Napi::Float32Array>(env, outcome.distributions));
+  }
   if (!outcome.failure.empty()) object.Set("failure", outcome.failure);
   return object;
 }

@@ -1,6 +1,7 @@
 #include "runner.h"
 
 #include <chrono>
+#include <cmath>
 #include <limits>
 
 #include "error.h"
@@ -21,6 +22,12 @@ KvShape kvShape(const RunnerOptions& options) {
 
 bool looksBack(const Sampling& sampling) {
   return sampling.repetitionPenalty != 1 || sampling.frequencyPenalty != 0 || sampling.presencePenalty != 0;
+}
+
+// A logit that is not finite counts as -inf, as in the sampler.
+void appendLogprobs(std::vector<float>& to, const float* logits, size_t vocab, float logSumExp) {
+  constexpr float none = -std::numeric_limits<float>::infinity();
+  for (size_t i = 0; i < vocab; i++) to.push_back(std::isfinite(logits[i]) ? logits[i] - logSumExp : none);
 }
 
 }  // namespace
@@ -168,9 +175,11 @@ void Runner::collect(Step& step, size_t index, float* logits, size_t& row) {
       continue;
     }
     const float* values = logits + vocab * row++;
-    outcome.targetLogprobs.push_back(values[target] - sampler_.logSumExp(values));
+    const float sum = sampler_.logSumExp(values);
+    outcome.targetLogprobs.push_back(values[target] - sum);
     const Ranked top = sampler_.top(values, entry.targetTop);
     outcome.targetTop.insert(outcome.targetTop.end(), top.begin(), top.end());
+    if (entry.distributions) appendLogprobs(outcome.distributions, values, vocab, sum);
   }
   if (!entry.sample) return;
   choose(step, index, logits + vocab * row);

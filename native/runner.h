@@ -41,6 +41,7 @@ struct StepEntry {
   // One per token, or empty: the id whose logprob after that token is wanted, -1 for none.
   std::vector<int32_t> targets;
   int32_t targetTop = 0;
+  bool distributions = false;  // of each wanted target's row, the logprobs of the whole vocabulary
 };
 
 using Ranked = std::vector<std::pair<int32_t, float>>;  // (token, logprob), likeliest first
@@ -57,6 +58,7 @@ struct StepOutcome {
   Choice last;           // of the first row whose token was not proposed; it has no cell
   std::vector<float> targetLogprobs;
   Ranked targetTop;     // targetTop per wanted target, in order
+  std::vector<float> distributions;  // (wanted targets, vocab) if asked for
   std::string failure;  // why this entry has no token although one was asked for
 };
 

@@ -20,6 +20,8 @@ export interface Resident {
 
 export interface Edit {
   readonly runner: Runner;
+  /** A cold sequence, which may have been computed in an earlier run. */
+  readonly prefill: (tokens: Int32Array) => Promise<SequenceId>;
   readonly resident: Resident;
   /** The compacted conversation. */
   readonly wanted: readonly Span[];
@@ -48,7 +50,7 @@ const repairs: readonly Repair[] = [
 
 /** As they are measured, the telling ones first. The very first is what the others are compared with. */
 export const arms: readonly Arm[] = [
-  { name: "none", build: (edit) => cold(edit) },
+  { name: "none", build: cold },
   { name: "suffix", build: (edit) => planned(edit, "suffix", "none") },
   ...repairs.slice(0, 5).map(repairArm),
   { name: "dropped", build: dropped },
@@ -58,17 +60,25 @@ export const arms: readonly Arm[] = [
   { name: "forget", build: (edit) => planned(edit, "prefix", "none") },
   { name: "idle", build: idle },
   // Other chunks, so that sums are taken in another order: what equal arithmetic may differ by.
-  { name: "again", build: (edit) => cold(edit, 384) },
+  { name: "again", build: again },
 ];
 
 function repairArm(repair: Repair): Arm {
   return { name: `suffix repair=${repair}`, build: (edit) => planned(edit, "suffix", repair) };
 }
 
-async function cold({ runner, wanted }: Edit, chunk?: number): Promise<Built> {
-  const id = await prefill(runner, tokensOf(wanted), chunk);
-  return { resident: { id, spans: wanted, relocated: [] }, computed: lengthOf(wanted) };
+async function cold({ prefill, wanted }: Edit): Promise<Built> {
+  return coldly(await prefill(tokensOf(wanted)), wanted);
 }
+
+async function again({ runner, wanted }: Edit): Promise<Built> {
+  return coldly(await prefill(runner, tokensOf(wanted), 384), wanted);
+}
+
+const coldly = (id: SequenceId, wanted: readonly Span[]): Built => ({
+  resident: { id, spans: wanted, relocated: [] },
+  computed: lengthOf(wanted),
+});
 
 /** The edit of a request with these options. */
 export async function planned(

@@ -1,14 +1,13 @@
 // What the benchmark does to sequences, through the calls of the floor only: fill, edit, let speak, look at the
 // distributions along a text. It decides nothing.
-import type { CellSplice, Runner, SequenceId, StepEntry } from "../../src/engine/addon.ts";
+import type { CellSplice, Runner, SequenceId, StepEntry, StepOutcome } from "../../src/engine/addon.ts";
 import { greedy, type Splice } from "../../src/engine/job.ts";
+import type { Row } from "./score.ts";
 import type { Seen } from "./statistics.ts";
 
 export const chunkTokens = 512;
-/** Rows whose logits are wanted in one step: 128 of 152,000 floats are 78 MB. */
-const scoredRows = 128;
-/** The most alternatives that the floor tells. */
-const alternatives = 100;
+/** Rows whose distributions are wanted in one step: 64 of 152,000 floats are 39 MB, three times while a step ends. */
+const scoredRows = 64;
 
 /** One edit with its tokens, in chunks, front to back. */
 export async function edit(
@@ -91,19 +90,28 @@ export interface Reading {
   readonly text: Int32Array;
 }
 
-/** The distributions that each text meets token by token behind its prompt; `id` is left as it was. */
-export async function look(runner: Runner, id: SequenceId, readings: readonly Reading[]): Promise<Seen[][]> {
+/**
+ * What `view` makes of the distribution at each place of each text behind its prompt; `id` is left as it was. A row
+ * that `view` does not keep is gone after a step.
+ */
+export async function look<Kept>(
+  runner: Runner,
+  id: SequenceId,
+  readings: readonly Reading[],
+  view: (row: Row, reading: number, place: number) => Kept,
+): Promise<Kept[][]> {
   const forks = await forkEach(
     runner,
     id,
     readings.map(({ prompt }) => prompt.subarray(0, -1)),
   );
-  const seen: Seen[][] = [];
-  for (const [place, { prompt, text }] of readings.entries()) {
-    seen.push(await lookOn(runner, forks[place]!, prompt.at(-1)!, text));
-    runner.release(forks[place]!);
+  const kept: Kept[][] = [];
+  for (const [reading, { prompt, text }] of readings.entries()) {
+    const on = forks[reading]!;
+    kept.push(await lookOn(runner, on, prompt.at(-1)!, text, (row, place) => view(row, reading, place)));
+    runner.release(on);
   }
-  return seen;
+  return kept;
 }
 
 /** One fork for each, with its tokens behind it; computed in steps that they share. */
@@ -120,26 +128,29 @@ async function forkEach(runner: Runner, id: SequenceId, parts: readonly Int32Arr
 }
 
 /** As `look` behind the token `last`, but `id` goes on with it and with `text` but for its last token. */
-export async function lookOn(
+export async function lookOn<Kept>(
   runner: Runner,
   id: SequenceId,
   last: number,
   text: Int32Array,
-): Promise<Seen[]> {
+  view: (row: Row, place: number) => Kept,
+): Promise<Kept[]> {
   const { length } = runner.sequence(id);
   runner.splice(id, [{ start: length, end: length, count: text.length }]);
-  const seen: Seen[] = [];
+  const kept: Kept[] = [];
   const read = Int32Array.of(last, ...text.subarray(0, -1));
+  const { vocab } = runner.describe();
   for (let at = 0; at < text.length; at += scoredRows) {
-    const entry: StepEntry = {
-      sequence: id,
-      tokens: read.subarray(at, at + scoredRows),
-      targets: text.slice(at, at + scoredRows),
-      targetTop: alternatives,
-    };
-    seen.push(...seenOf((await runner.step([entry])).outcomes[0]!));
+    const targets = text.slice(at, at + scoredRows);
+    const tokens = read.subarray(at, at + scoredRows);
+    const entry: StepEntry = { sequence: id, tokens, targets, targetTop: 1, distributions: true };
+    const outcome = (await runner.step([entry])).outcomes[0]!;
+    for (const [place, seen] of seenOf(outcome).entries()) {
+      const logprobs = outcome.distributions!.subarray(place * vocab, (place + 1) * vocab);
+      kept.push(view({ ...seen, logprobs }, at + place));
+    }
   }
-  return seen;
+  return kept;
 }
 
 /** Several short texts behind each of several prompts; `id` is left as it was. */
@@ -159,7 +170,7 @@ export async function lookAside(
       const sequence = runner.fork(asked[place]!, length);
       runner.splice(sequence, [{ start: length, end: length, count: text.length }]);
       const tokens = Int32Array.of(prompt.at(-1)!, ...text.subarray(0, -1));
-      return { sequence, tokens, targets: text, targetTop: alternatives };
+      return { sequence, tokens, targets: text, targetTop: 1 };
     }),
   );
   const seen = entries.length === 0 ? [] : (await runner.step(entries)).outcomes.map(seenOf);
@@ -168,18 +179,10 @@ export async function lookAside(
   return questions.map(({ texts }) => seen.splice(0, texts.length));
 }
 
-function seenOf(outcome: {
-  readonly targetLogprobs: Float32Array;
-  readonly targetTopTokens: Int32Array;
-  readonly targetTopLogprobs: Float32Array;
-}): Seen[] {
-  const rows = outcome.targetLogprobs.length;
-  // A small vocabulary has fewer than were asked for.
-  const each = outcome.targetTopTokens.length / rows;
-  return Array.from({ length: rows }, (_, row) => ({
-    ids: outcome.targetTopTokens.slice(row * each, (row + 1) * each),
-    logprobs: outcome.targetTopLogprobs.slice(row * each, (row + 1) * each),
-    nextLogprob: outcome.targetLogprobs[row]!,
+function seenOf({ targetLogprobs, targetTopTokens }: StepOutcome): Seen[] {
+  return Array.from(targetLogprobs, (nextLogprob, row) => ({
+    nextLogprob,
+    likeliest: targetTopTokens[row]!,
   }));
 }
 

@@ -7,9 +7,9 @@ import { tokensOf } from "../../src/text/span.ts";
 import { planned, type Resident, turnTokens } from "./arms.ts";
 import { append, look, lookOn, prefill, speak } from "./cells.ts";
 import { type Conversation, converse, mechanicalMemory, memoryMessage, messagesOf } from "./conversation.ts";
+import { readCorpus } from "./corpus.ts";
 import { reportRequest } from "./scene.ts";
-import { scoreTurn, type TurnScore } from "./score.ts";
-import type { Seen } from "./statistics.ts";
+import { type Row, type Scored, scored, scoreTurn, type TurnScore } from "./score.ts";
 import type { ModelText } from "./text.ts";
 
 export interface Link {
@@ -42,6 +42,7 @@ export async function* chain(
     removed: { start: 0, end: 1 },
     resultTokens: { least: 90, most: 220 },
     needlesPerKind: 0,
+    texts: readCorpus(),
     countOf: (some) => text.countOf(some),
   });
   const first = await prefill(runner, tokensOf(text.spans(messagesAt(conversation, 0, perRound))));
@@ -59,25 +60,28 @@ export async function* chain(
     const prompt = turnTokens(turn);
     const [spoken] = await speak(runner, oracle, [{ prompt, most: answerTokens }], text.stopTokens);
     const reading = { prompt, text: spoken! };
-    const [answer] = await look(runner, oracle, [reading]);
+    const [answer] = await look(runner, oracle, [reading], (row) => row);
     const next = turnTokens(text.spans(after).slice(text.spans(before).length));
-    const along = await goOn(runner, oracle, next);
+    const along = await goOn(runner, oracle, next, (row) => row);
     runner.release(oracle);
     const compacted: Resident[] = [];
     for (const [place, repair] of chainRepairs.entries()) {
       const resident = residents[place]!;
-      const edit = { runner, resident, wanted: text.spans(before), keptSpans: 0, memorySpans: 0, turn };
+      const cold = (tokens: Int32Array) => prefill(runner, tokens);
+      const wanted = text.spans(before);
+      const edit = { runner, prefill: cold, resident, wanted, keptSpans: 0, memorySpans: 0, turn };
       const built = await planned(edit, "suffix", repair);
       runner.release(resident.id);
       const { id, relocated } = built.resident;
-      const [own] = await look(runner, id, [reading]);
+      const [own] = await look(runner, id, [reading], (row, _, place) => scored(answer![place]!, row));
+      const further = await goOn(runner, id, next, (row, place) => scored(along[place]!, row));
       yield {
         round,
         prompt: runner.sequence(id).length,
         arm: `suffix repair=${repair}`,
         answer: scoreTurn(answer!, own!, spoken!),
         stale: relocated.reduce((sum, { start, end }) => sum + end - start, 0),
-        text: scoreTurn(along, await goOn(runner, id, next), next.subarray(1)),
+        text: scoreTurn(along, further, next.subarray(1)),
       };
       compacted.push({ id, relocated, spans: text.spans(after) });
     }
@@ -95,8 +99,13 @@ function messagesAt({ head, exchanges }: Conversation, round: number, more: numb
 }
 
 /** The sequence goes on with `next`; distributions from its second token on. */
-async function goOn(runner: Runner, id: number, next: Int32Array): Promise<Seen[]> {
-  const seen = await lookOn(runner, id, next[0]!, next.subarray(1));
+async function goOn<Kept extends Row | Scored>(
+  runner: Runner,
+  id: number,
+  next: Int32Array,
+  view: (row: Row, place: number) => Kept,
+): Promise<Kept[]> {
+  const kept = await lookOn(runner, id, next[0]!, next.subarray(1), view);
   await append(runner, id, next.subarray(-1));
-  return seen;
+  return kept;
 }

@@ -4,7 +4,7 @@
 // are computed.
 import { type Random, seeded } from "../../models/random.ts";
 import type { Message } from "../../src/context/chat.ts";
-import { type Excerpt, namesIn, readCorpus } from "./corpus.ts";
+import { type Excerpt, namesIn } from "./corpus.ts";
 
 export type NeedleKind = "survivor" | "summary" | "removed";
 
@@ -19,6 +19,8 @@ export interface Needle {
 export interface Exchange {
   readonly path: string;
   readonly names: readonly string[];
+  /** Lines of the result, needles left out. */
+  readonly lines: readonly string[];
   readonly assistant: Message;
   readonly result: Message;
   readonly needles: readonly Needle[];
@@ -32,6 +34,8 @@ export interface Shape {
   /** Tokens of a tool's result. */
   readonly resultTokens: { readonly least: number; readonly most: number };
   readonly needlesPerKind: number;
+  /** What the tool reads. */
+  readonly texts: readonly Excerpt[];
   readonly countOf: (text: string) => number;
 }
 
@@ -58,7 +62,7 @@ const services = "amber birch cobalt delta ember falcon garnet harbor indigo jun
 
 export function converse(shape: Shape): Conversation {
   const random = seeded(shape.seed * 7919 + 17);
-  const excerpts = shuffled(readCorpus(), random);
+  const excerpts = shuffled(shape.texts, random);
   const needles = makeNeedles(shape, random);
   const head: Message[] = [
     { role: "system", content: system },
@@ -115,34 +119,49 @@ function makeNeedles(
 
 function exchangeOf(
   place: number,
-  { path, lines }: Excerpt,
+  excerpt: Excerpt,
   before: readonly Exchange[],
   needles: readonly Needle[],
   { countOf, resultTokens: { least, most } }: Shape,
   random: Random,
 ): Exchange {
-  const wanted = least + random() * (most - least);
-  const shown: string[] = [];
-  let tokens = 0;
-  for (const line of lines) {
-    if (tokens >= wanted) break;
-    shown.push(line);
-    tokens += countOf(line);
-  }
-  const names = shuffled(namesIn(shown.join("")), random);
+  const { path } = excerpt;
+  const { offset, lines } = partOf(excerpt, least + random() * (most - least), countOf, random);
+  const names = shuffled(namesIn(lines.join("")), random);
+  const shown = [...lines];
   for (const needle of needles)
     shown.splice(1 + Math.floor(random() * shown.length), 0, `${noteOf(needle)}\n`);
-  const call = JSON.stringify({
-    name: "read_file",
-    arguments: { path, offset: 1, limit: shown.length },
-  });
+  const call = JSON.stringify({ name: "read_file", arguments: { path, offset, limit: shown.length } });
   return {
     path,
     names,
+    lines,
     assistant: { role: "assistant", content: `${sentence(place, before, path, random)}\n${call}` },
     result: { role: "tool", content: shown.join("") },
     needles,
   };
+}
+
+/** Source has four bytes a token or fewer, so a part that leaves these has `wanted` tokens. */
+const bytesPerToken = 4.5;
+
+/** About `wanted` tokens from somewhere in a file; `offset` counts lines from 1. */
+function partOf({ lines }: Excerpt, wanted: number, countOf: Shape["countOf"], random: Random) {
+  const bytes = lines.reduce((sum, { length }) => sum + length, 0);
+  let skipped = random() * Math.max(0, bytes - bytesPerToken * wanted);
+  const found = lines.findIndex(({ length }) => {
+    skipped -= length;
+    return skipped < 0;
+  });
+  const start = Math.max(0, found);
+  const shown: string[] = [];
+  let tokens = 0;
+  for (const line of lines.slice(start)) {
+    if (tokens >= wanted) break;
+    shown.push(line);
+    tokens += countOf(line);
+  }
+  return { offset: start + 1, lines: shown };
 }
 
 /** What the agent says in front of its call: names from the last results, so that it hangs on what it read. */

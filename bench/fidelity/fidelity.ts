@@ -2,15 +2,17 @@
 // what the oracle (a cold prefill of the new context) says next; facts asked for; compactions in a chain. Every
 // arm of a conversation is kept as a JSON line as soon as it is measured, and the tables are made from those lines, so that
 // runs can be interrupted and put together. README.md beside it says how to read them.
-import { appendFileSync, mkdirSync, readFileSync } from "node:fs";
+import { appendFileSync, existsSync, mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { packageRoot } from "../../src/commands/package-root.ts";
-import type { KvType, Runner } from "../../src/engine/addon.ts";
+import type { KvType } from "../../src/engine/addon.ts";
 import { thisMachine } from "../machine.ts";
 import { folderOf, openBenchRunner } from "../open.ts";
 import { type Arm, arms } from "./arms.ts";
+import { Bases } from "./bases.ts";
 import { chain, type Link } from "./chain.ts";
 import type { Shape } from "./conversation.ts";
+import { readCorpus, readTexts } from "./corpus.ts";
 import { type Measured, measure } from "./measure.ts";
 import { printTables } from "./tables.ts";
 import { ModelText } from "./text.ts";
@@ -24,6 +26,10 @@ export interface FidelityOptions {
   readonly chain: number;
   readonly kv: string;
   readonly activations: string;
+  /** Folders whose files the tool reads, instead of the frozen texts. */
+  readonly texts?: readonly string[];
+  /** Folder for prefills and answers: arms that have a line already are passed over. */
+  readonly bases?: string;
   /** Nothing is measured: the tables of this file. */
   readonly tables?: string;
 }
@@ -38,55 +44,68 @@ export interface ScoreLine {
 }
 
 /** Cells of a resident conversation, its compacted forms and what is asked behind them. */
-const poolTokens = 20_480;
+const poolTokens = 28_672;
 
-const shapeOf = (seed: number, [least, most]: readonly number[], countOf: Shape["countOf"]): Shape => ({
-  seed,
-  exchanges: 11,
-  removed: { start: 1, end: 7 },
-  resultTokens: { least: least!, most: most! },
-  needlesPerKind: 2,
-  countOf,
-});
+const results = () => join(packageRoot(), "bench", "results");
 
 export async function fidelity(options: FidelityOptions): Promise<void> {
   if (options.tables !== undefined) return printTables(linesOf(options.tables));
   const chosen = choose(options.arms);
-  const folder = join(packageRoot(), "bench", "results");
-  mkdirSync(folder, { recursive: true });
+  mkdirSync(results(), { recursive: true });
+  const file = join(results(), "fidelity.jsonl");
   const machine = thisMachine();
-  const lines: ScoreLine[] = [];
+  const earlier = options.bases !== undefined && existsSync(file) ? linesOf(file) : [];
   for (const name of options.model) {
-    const label = `${name} activations=${options.activations} kv=${options.kv} results=${options.results.join("-")}`;
+    const label = labelOf(name, options);
     const keep = (what: Pick<ScoreLine, "scores" | "link">) => {
       const line = { label, at: new Date().toISOString(), machine, ...what };
-      lines.push(line);
-      appendFileSync(join(folder, "fidelity.jsonl"), `${JSON.stringify(line)}\n`);
+      appendFileSync(file, `${JSON.stringify(line)}\n`);
     };
-    const { runner } = await openBenchRunner(folderOf(name), {
+    const own = earlier.filter((line) => line.label === label);
+    const done = (scene: string, arm: string) =>
+      own.some(({ scores }) => scores?.scene === scene && scores.arm === arm);
+    const { runner, manifest } = await openBenchRunner(folderOf(name), {
       tokens: poolTokens,
       kvType: options.kv as KvType,
       activations: options.activations as "int8" | "f32",
     });
-    await measureModel(runner, new ModelText(folderOf(name)), options, chosen, keep);
+    const bases = new Bases(runner, `${manifest.digest} ${options.activations} ${options.kv}`, options.bases);
+    await measureModel(bases, new ModelText(folderOf(name)), options, chosen, keep, done);
     await runner.close();
   }
-  printTables(lines);
+  const labels = options.model.map((name) => labelOf(name, options));
+  printTables(linesOf(file).filter(({ label }) => labels.includes(label)));
+}
+
+function labelOf(name: string, { activations, kv, results, texts }: FidelityOptions): string {
+  const kind = texts === undefined ? "" : ` texts=${texts.join(",")}`;
+  return `${name} activations=${activations} kv=${kv} results=${results.join("-")}${kind}`;
 }
 
 async function measureModel(
-  runner: Runner,
+  bases: Bases,
   text: ModelText,
   options: FidelityOptions,
   chosen: readonly Arm[],
   keep: (what: Pick<ScoreLine, "scores" | "link">) => void,
+  done: (scene: string, arm: string) => boolean,
 ): Promise<void> {
+  const [least, most] = options.results as [number, number];
+  const texts = options.texts === undefined ? readCorpus() : readTexts(options.texts);
   for (const seed of options.seeds) {
-    const shape = shapeOf(seed, options.results, (some) => text.countOf(some));
-    for await (const scores of measure(runner, text, shape, chosen)) keep({ scores });
+    const shape: Shape = {
+      seed,
+      exchanges: 11,
+      removed: { start: 1, end: 7 },
+      resultTokens: { least, most },
+      needlesPerKind: 1,
+      texts,
+      countOf: (some) => text.countOf(some),
+    };
+    for await (const scores of measure(bases, text, shape, chosen, done)) keep({ scores });
   }
   if (options.chain <= 0) return;
-  for await (const link of chain(runner, text, options.chain, 3)) {
+  for await (const link of chain(bases.runner, text, options.chain, 3)) {
     keep({ link });
     process.stderr.write(`chain round ${link.round}, ${link.arm}\n`);
   }

@@ -4,10 +4,12 @@ import type { Message } from "../../src/context/chat.ts";
 import type { Runner, SequenceId } from "../../src/engine/addon.ts";
 import { tokensOf } from "../../src/text/span.ts";
 import { type Edit, turnTokens } from "./arms.ts";
-import { lookAside, prefill, type Question, speak } from "./cells.ts";
+import type { Bases } from "./bases.ts";
+import { lookAside, type Question } from "./cells.ts";
 import {
   type Conversation,
   converse,
+  type Exchange,
   mechanicalMemory,
   memoryMessage,
   messagesOf,
@@ -36,20 +38,21 @@ interface Asked {
   readonly texts: readonly Int32Array[];
 }
 
-export async function setScene(runner: Runner, text: ModelText, shape: Shape): Promise<Scene> {
+export async function setScene(bases: Bases, text: ModelText, shape: Shape): Promise<Scene> {
+  const { runner } = bases;
   const conversation = converse(shape);
   const { head, exchanges } = conversation;
   const { start, end } = shape.removed;
   const whole = [...head, ...messagesOf(exchanges.slice(0, shape.exchanges))];
   const spans = text.spans(whole);
-  const id = await prefill(runner, tokensOf(spans));
+  const id = await bases.prefill(tokensOf(spans));
   const kept = [...head, ...messagesOf(exchanges.slice(0, start))];
   const removed = exchanges.slice(start, end);
   const notes = removed.flatMap(({ needles }) => needles.filter(({ kind }) => kind === "summary"));
   // As in the measurement this is compared with: by the model in every other conversation.
   const memory = shape.seed % 2 === 0 ? "model" : "list";
   const gone = [...kept, ...messagesOf(removed)];
-  const written = memory === "model" ? await summarise(runner, text, id, gone) : mechanicalMemory(removed);
+  const written = memory === "model" ? await summarise(bases, text, id, gone) : mechanicalMemory(removed);
   const memories = [memoryMessage("ctx-0001", written, notes)];
   const after = [...kept, ...memories, ...messagesOf(exchanges.slice(end, shape.exchanges))];
   const turns = turnsOf(conversation, shape).map(({ name, messages, most }) => ({
@@ -64,6 +67,7 @@ export async function setScene(runner: Runner, text: ModelText, shape: Shape): P
     needles: all.map((needle) => askedOf(needle, after, text)),
     edit: {
       runner,
+      prefill: (tokens) => bases.prefill(tokens),
       resident: { id, spans, relocated: [] },
       wanted: text.spans(after),
       keptSpans: text.spans(kept).length,
@@ -75,33 +79,49 @@ export async function setScene(runner: Runner, text: ModelText, shape: Shape): P
 
 export const reportRequest: Message = {
   role: "user",
-  content:
-    "Write an intermediate report now: what you have read so far, file by file, what each of them is for, and what is still open. Do not call the tool.",
+  content: "Write an intermediate report on what you have found out so far. Do not call the tool.",
 };
 
 function turnsOf({ exchanges }: Conversation, { removed, exchanges: count }: Shape) {
-  const seam = exchanges[removed.end]!;
-  const quote = `Quote the first five lines of ${seam.path} word for word, as they stand in the tool's result. Write nothing else.`;
+  const [seam, third] = [exchanges[removed.end]!, exchanges[Math.min(removed.end + 2, count - 1)]!];
+  const quote = `One line in the part of ${seam.path} that you have read begins with "${beginningIn(seam)}". Quote that line and those that follow it, word for word. Write nothing else.`;
+  const ask = `What exactly does the part of ${third.path} that you have read say about "${third.names[0]}"? Answer from the text of the tool's result.`;
   return [
     { name: "report", messages: [reportRequest], most: 128 },
-    { name: "step", messages: messagesOf([exchanges[count]!]), most: 64 },
+    { name: "step", messages: [secondResult(exchanges[count]!)], most: 64 },
     { name: "quote", messages: [{ role: "user", content: quote } as const], most: 64 },
+    { name: "ask", messages: [{ role: "user", content: ask } as const], most: 64 },
   ];
+}
+
+/**
+ * One more result behind the last one, and no assistant message in front of it: the newest of those is a survivor.
+ * As Qwen's template writes a tool's result, but in a turn of its own, since the result before it has ended.
+ */
+function secondResult({ result }: Exchange): Message {
+  return { role: "user", content: `<tool_response>\n${result.content}\n</tool_response>` };
+}
+
+/** The first words of a line in the second half that has enough of them to be told from others. */
+function beginningIn({ lines }: Exchange): string {
+  const later = lines.slice(Math.floor(lines.length / 2)).map((line) => line.trim());
+  const line = later.find(({ length }) => length >= 24) ?? later[0] ?? "";
+  return line.split(" ").slice(0, 4).join(" ");
 }
 
 /** Asked on a fork that ends where the removed text ends, as the compressor does. */
 async function summarise(
-  runner: Runner,
+  bases: Bases,
   text: ModelText,
   id: SequenceId,
   before: readonly Message[],
 ): Promise<string> {
   const content =
-    "Summarise what you have read since the first file in at most 120 words: the files, the functions and types that matter, and what is still open. Write only the summary.";
-  const fork = runner.fork(id, tokensOf(text.spans(before)).length);
+    "Summarise what you have read since the first file: the files, the functions and types that matter, and what is still open. Write only the summary.";
+  const fork = bases.runner.fork(id, tokensOf(text.spans(before)).length);
   const prompt = turnTokens(text.turn(before, [{ role: "user", content }]));
-  const [spoken] = await speak(runner, fork, [{ prompt, most: 180 }], text.stopTokens);
-  runner.release(fork);
+  const [spoken] = await bases.speak(fork, [{ prompt, most: 180 }], text.stopTokens);
+  bases.runner.release(fork);
   return text.tokenizer.decode(spoken!.filter((token) => !text.stopTokens.has(token))).trim();
 }
 

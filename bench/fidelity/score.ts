@@ -1,14 +1,22 @@
 // What one arm is worth against the oracle: scores of one turn, pooled over conversations into the columns of the
 // table. Pure.
-import {
-  divergence,
-  firstDivergence,
-  mean,
-  type NeedleScore,
-  percentile,
-  type Seen,
-  unseen,
-} from "./statistics.ts";
+import { divergence, firstDivergence, mean, type NeedleScore, percentile, type Seen } from "./statistics.ts";
+
+/** What one place met, with the whole distribution. */
+export interface Row extends Seen {
+  /** Natural logarithms, one per token of the vocabulary. */
+  readonly logprobs: Float32Array;
+}
+
+/** What is kept of an arm's row: a distribution is as large as a picture. */
+export interface Scored extends Seen {
+  /** KL(oracle ‖ arm) in nats. */
+  readonly divergence: number;
+}
+
+export function scored(oracle: Row, { likeliest, nextLogprob, logprobs }: Row): Scored {
+  return { likeliest, nextLogprob, divergence: divergence(oracle.logprobs, logprobs) };
+}
 
 /** Place by place along one text. */
 export interface TurnScore {
@@ -17,41 +25,62 @@ export interface TurnScore {
   readonly open: readonly boolean[];
   readonly agreed: readonly boolean[];
   readonly logprobs: readonly number[];
-  /** What neither hundred shows, by the oracle. */
-  readonly unseen: readonly number[];
   readonly firstDivergence: number;
 }
 
-export function scoreTurn(oracle: readonly Seen[], arm: readonly Seen[], text: Int32Array): TurnScore {
+export function scoreTurn(oracle: readonly Row[], arm: readonly Scored[], text: Int32Array): TurnScore {
   return {
-    divergences: oracle.map((seen, place) => divergence(seen, arm[place]!)),
-    open: oracle.map(({ logprobs }) => Math.exp(logprobs[0]!) < 0.9),
-    agreed: oracle.map(({ ids }, place) => ids[0] === arm[place]!.ids[0]),
+    divergences: arm.map((one) => one.divergence),
+    open: oracle.map(({ logprobs, likeliest }) => Math.exp(logprobs[likeliest]!) < 0.9),
+    agreed: oracle.map(({ likeliest }, place) => likeliest === arm[place]!.likeliest),
     logprobs: arm.map(({ nextLogprob }) => nextLogprob),
-    unseen: oracle.map(unseen),
     firstDivergence: firstDivergence(text, arm),
   };
 }
 
-/** One row: all tokens of all conversations together, and the spread of the conversations' means. */
-export function pooled(scores: readonly TurnScore[], oracle: readonly TurnScore[]) {
+export interface Pool {
+  readonly tokens: number;
+  readonly kl: number;
+  /** Least and largest mean of a conversation. */
+  readonly least: number;
+  readonly most: number;
+  /** Where the oracle is not sure, and how many places those are. */
+  readonly openKl: number;
+  readonly openTokens: number;
+}
+
+/** All tokens of all conversations together, and the spread of the conversations' means. */
+export function poolOf(scores: readonly TurnScore[]): Pool {
   const all = scores.flatMap(({ divergences }) => divergences);
   const open = scores.flatMap((score) => score.divergences.filter((_, place) => score.open[place]));
   const means = scores.map(({ divergences }) => mean(divergences));
+  return {
+    tokens: all.length,
+    kl: mean(all),
+    least: Math.min(...means),
+    most: Math.max(...means),
+    openKl: mean(open),
+    openTokens: open.length,
+  };
+}
+
+/** One row of a turn's table. */
+export function pooled(scores: readonly TurnScore[], oracle: readonly TurnScore[]) {
+  const all = scores.flatMap(({ divergences }) => divergences);
+  const { tokens, kl, least, most, openKl, openTokens } = poolOf(scores);
   const ppl = (some: readonly TurnScore[]) => Math.exp(-mean(some.flatMap(({ logprobs }) => logprobs)));
   return {
     convs: scores.length,
-    tokens: all.length,
-    KL: short(mean(all)),
+    tokens,
+    KL: short(kl),
     median: short(percentile(all, 0.5)),
     p99: short(percentile(all, 0.99)),
-    "KL open": `${short(mean(open))} (${open.length})`,
-    "conv means": `${short(Math.min(...means))} – ${short(Math.max(...means))}`,
+    "KL open": `${short(openKl)} (${openTokens})`,
+    "conv means": `${short(least)} – ${short(most)}`,
     "top-1": `${(100 * mean(scores.flatMap(({ agreed }) => agreed.map(Number)))).toFixed(1)} %`,
     ppl: ppl(scores).toFixed(4),
     "ppl vs none": `${(100 * (ppl(scores) / ppl(oracle) - 1)).toFixed(2)} %`,
     "first difference": scores.map(lengthUntil).join(", "),
-    unseen: short(mean(scores.flatMap((score) => score.unseen))),
   };
 }
 

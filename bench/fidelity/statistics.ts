@@ -1,76 +1,28 @@
-// The numbers of the fidelity benchmark, in float64: divergence of two distributions that are known by their
-// likeliest tokens, percentiles, the first difference of two greedy runs, needles. Pure; it knows neither model
-// nor cache.
+// The numbers of the fidelity benchmark, in float64: divergence of two distributions over the whole vocabulary,
+// percentiles, the first difference of two greedy runs, needles. Pure; it knows neither model nor cache.
 
-/** A next-token distribution as far as it is known: its likeliest tokens, and the token that came. */
+/** What one place of a text met. */
 export interface Seen {
-  /** Likeliest first. */
-  readonly ids: Int32Array;
-  /** Natural logarithms, of the whole vocabulary's softmax. */
-  readonly logprobs: ArrayLike<number>;
-  /** Of the token that came next in the scored text. */
+  /** The token with the largest probability. */
+  readonly likeliest: number;
+  /** Natural logarithm, of the token that came next in the text. */
   readonly nextLogprob: number;
 }
 
-/** What rounding of float32 logprobs may leave of a sum that should be 1. */
-const leastRest = 1e-7;
-
 /**
- * KL(p ‖ q) in nats, from below: the least that any two distributions have that agree with what is seen. Tokens that
- * both show count one by one. One that only p shows has at most the least shown probability in q, and all of those
- * together at most what q does not show; within that, q's mass goes to those and to everything else in the way that
- * makes the divergence smallest. With a hundred tokens each, what is missing is the divergence inside the mass that
- * is not shown.
+ * KL(p ‖ q) in nats, of natural logarithms of probabilities, token by token. Both are divided by their own sums in
+ * float64, so that what float32 rounded of a softmax's denominator is no divergence. -Infinity is a probability of
+ * 0; the result is Infinity where only q has it.
  */
-export function divergence(p: Seen, q: Seen): number {
-  const theirs = new Map(Array.from(q.ids, (id, rank) => [id, q.logprobs[rank]!]));
-  const ceiling = Math.exp(q.logprobs[q.ids.length - 1]!);
-  const hidden: number[] = [];
-  let sum = 0;
-  let [massP, massQ] = [0, 0];
-  for (const [rank, id] of p.ids.entries()) {
-    const logprob = p.logprobs[rank]!;
-    const share = Math.exp(logprob);
-    const other = theirs.get(id);
+export function divergence(p: ArrayLike<number>, q: ArrayLike<number>): number {
+  let [sum, massP, massQ] = [0, 0, 0];
+  for (let id = 0; id < p.length; id++) {
+    const share = Math.exp(p[id]!);
     massP += share;
-    if (other === undefined) {
-      hidden.push(share);
-      continue;
-    }
-    massQ += Math.exp(other);
-    sum += share * (logprob - other);
+    massQ += Math.exp(q[id]!);
+    if (share > 0) sum += share * (p[id]! - q[id]!);
   }
-  const [tail, room] = [rest(massP), rest(massQ)];
-  const given = shares(hidden, tail, room, ceiling);
-  const most = unseen(q);
-  // Without the tail, where it would let those in that q shows and p does not.
-  const least = total(given) > most ? shares(hidden, 0, Math.max(most, leastRest), ceiling) : given;
-  const found = hidden.reduce((part, share, place) => part + share * Math.log(share / least[place]!), 0);
-  return sum + found + tail * Math.log(tail / Math.max(room - total(least), leastRest));
-}
-
-function rest(mass: number): number {
-  return Math.max(1 - mass, leastRest);
-}
-
-/** What q gives to `hidden`, which falls, of `room` for those and `tail`: in proportion, and at most the ceiling each. */
-function shares(hidden: readonly number[], tail: number, room: number, ceiling: number): number[] {
-  let left = tail + total(hidden);
-  return hidden.map((share) => {
-    const given = Math.min(ceiling, (room * share) / left);
-    room -= given;
-    left -= share;
-    return given;
-  });
-}
-
-function total(values: readonly number[]): number {
-  return values.reduce((sum, value) => sum + value, 0);
-}
-
-/** Probability that p shows no token for. */
-export function unseen({ logprobs }: Seen): number {
-  return Math.max(0, 1 - Array.from(logprobs).reduce((sum, logprob) => sum + Math.exp(logprob), 0));
+  return sum / massP - Math.log(massP) + Math.log(massQ);
 }
 
 /** Between the two nearest ranks in proportion; `share` 0 … 1. NaN of none. */
@@ -86,14 +38,8 @@ export function mean(values: readonly number[]): number {
   return total(values) / values.length;
 }
 
-/** Of the text that came: e to the mean negative logprob. */
-export function perplexity(seen: readonly Seen[]): number {
-  return Math.exp(-mean(seen.map(({ nextLogprob }) => nextLogprob)));
-}
-
-/** Share of places where both find the same token likeliest. */
-export function agreement(p: readonly Seen[], q: readonly Seen[]): number {
-  return mean(p.map((seen, place) => (seen.ids[0] === q[place]!.ids[0] ? 1 : 0)));
+function total(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0);
 }
 
 /**
@@ -101,11 +47,11 @@ export function agreement(p: readonly Seen[], q: readonly Seen[]): number {
  * the same text in front of them, so the scored text tells it without running q. The whole length where none.
  */
 export function firstDivergence(spoken: ArrayLike<number>, q: readonly Seen[]): number {
-  const place = q.findIndex(({ ids }, at) => ids[0] !== spoken[at]);
+  const place = q.findIndex(({ likeliest }, at) => likeliest !== spoken[at]);
   return place < 0 ? q.length : place;
 }
 
-/** One question about a fact: logprobs of the tokens of the right answer and of wrong ones of the same form. */
+/** One question about a fact: what the tokens of the right answer met, and of wrong ones of the same form. */
 export interface NeedleSeen {
   readonly right: readonly Seen[];
   readonly rightIds: ArrayLike<number>;

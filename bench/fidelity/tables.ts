@@ -4,9 +4,9 @@ import { arms } from "./arms.ts";
 import type { NeedleKind } from "./conversation.ts";
 import type { ScoreLine } from "./fidelity.ts";
 import type { Measured } from "./measure.ts";
-import { pooled, pooledNeedles, short } from "./score.ts";
+import { type Pool, pooled, pooledNeedles, poolOf, short } from "./score.ts";
 import { mean } from "./statistics.ts";
-import { compare, meansThere } from "./there.ts";
+import { compare, turnThere } from "./there.ts";
 
 type Row = Readonly<Record<string, string | number>>;
 type LinkLine = NonNullable<ScoreLine["link"]>;
@@ -25,13 +25,19 @@ export function printTables(lines: readonly ScoreLine[]): void {
       own.flatMap((line) => line.link ?? []),
       ({ round, arm }) => `${arm} ${round}`,
     );
-    if (scores.length > 0) printConversations(label, scores);
+    if (scores.length > 0) printConversations(label, ofOneScene(scores));
     if (links.length > 0) printChain(links);
   }
 }
 
 function latest<Line>(lines: readonly Line[], keyOf: (line: Line) => string): Line[] {
   return [...new Map(lines.map((line) => [keyOf(line), line])).values()];
+}
+
+/** Of every seed those lines that stand on the conversation of its oracle. */
+function ofOneScene(scores: readonly Measured[]): Measured[] {
+  const scenes = new Map(scores.filter(({ arm }) => arm === "none").map(({ seed, scene }) => [seed, scene]));
+  return scores.filter(({ seed, scene }) => scenes.get(seed) === scene);
 }
 
 function printConversations(label: string, scores: readonly Measured[]): void {
@@ -55,11 +61,8 @@ function printConversations(label: string, scores: readonly Measured[]): void {
       return { arm, computed, ...row };
     });
     table(`Turn: ${turn}`, rows);
-    const here = names.map((arm): [string, number] => [
-      arm,
-      mean(of(arm).flatMap(({ turns }) => turns[turn]!.divergences)),
-    ]);
-    printComparison(turn, Object.fromEntries(here), meansThere(label, turn));
+    const pools = names.map((arm): [string, Pool] => [arm, poolOf(of(arm).map(({ turns }) => turns[turn]!))]);
+    printComparison(label, turn, Object.fromEntries(pools));
   }
   const kinds: readonly NeedleKind[] = ["survivor", "summary", "removed"];
   const needles = names.map((arm): Row => {
@@ -76,22 +79,27 @@ function printConversations(label: string, scores: readonly Measured[]): void {
   table("Needles (margin: logprob of the right port minus that of wrong ones)", needles);
 }
 
-function printComparison(
-  turn: string,
-  here: Readonly<Record<string, number>>,
-  there: Readonly<Record<string, number>> | undefined,
-): void {
-  if (!there || here.suffix === undefined) return;
-  const { rows, pairs, pairsAlike } = compare(here, there);
+function printComparison(label: string, turn: string, here: Readonly<Record<string, Pool>>): void {
+  const there = turnThere(label, turn);
+  if (!there) return;
+  const { rows, pairs, pairsAlike, near } = compare(here, there.arms);
+  if (rows.length === 0) return;
+  const open = (some: { readonly openTokens: number; readonly tokens: number }) =>
+    `${((100 * some.openTokens) / some.tokens).toFixed(0)} %`;
+  const counts = `${near} of ${rows.length} means within a factor of two, ${pairsAlike} of ${pairs} pairs of arms in the same order`;
+  const shares = `open tokens: ${open(rows[0]!.here)} here, ${open(there)} there`;
   table(
-    `Here and there: ${turn} (${pairsAlike} of ${pairs} pairs of arms in the same order)`,
+    `Here and there: ${turn} (${counts}; ${shares})`,
     rows.map((row) => ({
       arm: row.arm,
-      "KL here": short(row.here),
-      "KL there": short(row.there),
+      "KL here": short(row.here.kl),
+      "KL there": short(row.there.kl),
       "here / there": row.ratio.toFixed(2),
-      "of suffix, here": `${(100 * row.ofSuffixHere).toFixed(0)} %`,
-      "of suffix, there": `${(100 * row.ofSuffixThere).toFixed(0)} %`,
+      "conv means here": `${short(row.here.least)} – ${short(row.here.most)}`,
+      "conv means there": `${short(row.there.least)} – ${short(row.there.most)}`,
+      "KL open here": short(row.here.openKl),
+      "KL open there": short(row.there.open),
+      "open: here / there": row.openRatio.toFixed(2),
     })),
   );
 }

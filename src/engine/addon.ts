@@ -98,6 +98,8 @@ export interface StepEntry {
   readonly targets?: Int32Array;
   /** Alternatives to report with each target, 0 … 100. */
   readonly targetTop?: number;
+  /** True: the logprobs of all tokens with each target that is not -1. For benches: no request asks for it. */
+  readonly distributions?: boolean;
 }
 
 export interface SampledToken {
@@ -121,6 +123,12 @@ export interface StepOutcome extends SampledToken {
   readonly targetLogprobs: Float32Array;
   readonly targetTopTokens: Int32Array;
   readonly targetTopLogprobs: Float32Array;
+  /**
+   * If asked for: (targets that are not -1, vocab), natural logarithms of the untouched softmax, rounded to float32;
+   * -Infinity where a logit is not finite. Four bytes a token: 608 KB a target at a vocabulary of 152,000, twice while
+   * the step ends.
+   */
+  readonly distributions?: Float32Array;
   /** Why this entry has no token although one was asked for (no finite logit). Others are not touched. */
   readonly failure?: string;
 }

@@ -1,10 +1,15 @@
 // The fidelity benchmark on the tiny model, whole: its arms must be where arithmetic says they are. That the numbers
 // of a trained model are what README.md says is the benchmark's own business.
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { arms } from "../../bench/fidelity/arms.ts";
+import { Bases } from "../../bench/fidelity/bases.ts";
 import { chain } from "../../bench/fidelity/chain.ts";
 import type { Shape } from "../../bench/fidelity/conversation.ts";
 import { converse } from "../../bench/fidelity/conversation.ts";
+import { readCorpus } from "../../bench/fidelity/corpus.ts";
 import { type Measured, measure } from "../../bench/fidelity/measure.ts";
 import { mean } from "../../bench/fidelity/statistics.ts";
 import { ModelText } from "../../bench/fidelity/text.ts";
@@ -17,6 +22,8 @@ let runner: Runner;
 let text: ModelText;
 let shape: Shape;
 const scores: Measured[] = [];
+const wanted = ["none", "again", "forget", "idle", "suffix", "suffix repair=assistant", "unturned"];
+const chosen = arms.filter(({ name }) => wanted.includes(name));
 
 beforeAll(async () => {
   // Its tokens are bytes, or nearly, so a conversation of a few short messages takes thousands.
@@ -29,11 +36,10 @@ beforeAll(async () => {
     removed: { start: 1, end: 2 },
     resultTokens: { least: 5, most: 10 },
     needlesPerKind: 1,
+    texts: readCorpus(),
     countOf: (some) => text.countOf(some),
   };
-  const wanted = ["none", "again", "forget", "idle", "suffix", "suffix repair=assistant", "unturned"];
-  const chosen = arms.filter(({ name }) => wanted.includes(name));
-  for await (const one of measure(runner, text, shape, chosen)) scores.push(one);
+  for await (const one of measure(new Bases(runner, "", undefined), text, shape, chosen)) scores.push(one);
 });
 afterAll(() => runner?.close());
 
@@ -66,6 +72,31 @@ test("suffix reuse computes the memory alone, repair the assistant messages besi
   expect(memory - computed("suffix")).toBeLessThan(8);
   expect(computed("suffix repair=assistant")).toBe(computed("suffix") + assistant);
   expect(computed("forget")).toBe(computed("suffix") + survivors);
+});
+
+test("an interrupted run goes on where it stopped, with the same numbers and without a prefill", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "pocket-fidelity-"));
+  try {
+    const bases = () => new Bases(runner, "tiny", folder);
+    const two = chosen.slice(0, 2);
+    const first: Measured[] = [];
+    for await (const one of measure(bases(), text, shape, two)) {
+      first.push(one);
+      break;
+    }
+    const before = runner.stats().tokensComputed;
+    const done = (scene: string, arm: string) => first.some((one) => one.scene === scene && one.arm === arm);
+    const rest: Measured[] = [];
+    for await (const one of measure(bases(), text, shape, two, done)) rest.push(one);
+    expect([...first, ...rest].map(({ arm }) => arm)).toEqual(two.map(({ name }) => name));
+    expect(rest).toEqual(scores.filter(({ arm }) => arm === two[1]!.name));
+    const { total } = scores[0]!.tokens;
+    expect(runner.stats().tokensComputed - before).toBeLessThan(total);
+    const all = (scene: string) => scene === first[0]!.scene;
+    for await (const one of measure(bases(), text, shape, two, all)) expect(one).toBeUndefined();
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 });
 
 test("no page is lost, whatever the arms did", () => {

@@ -1,0 +1,44 @@
+// Distributions over the whole vocabulary, which benches ask the runner for: they are those that targets and
+// alternatives are taken from.
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { Runner } from "../../src/engine/addon.ts";
+import { openTiny, prefill, tokensOf } from "./tiny-runner.ts";
+
+let runner: Runner;
+beforeAll(async () => {
+  runner = await openTiny("distributions");
+});
+afterAll(() => runner?.close());
+
+async function ask(targets: Int32Array, distributions: boolean) {
+  const id = await prefill(runner, tokensOf(40));
+  runner.splice(id, [{ start: 40, end: 40, count: targets.length }]);
+  const tokens = tokensOf(targets.length, 3);
+  const { outcomes } = await runner.step([{ sequence: id, tokens, targets, targetTop: 100, distributions }]);
+  runner.release(id);
+  return outcomes[0]!;
+}
+
+test("every wanted target has one: it adds up to 1 and holds the target's logprob and the hundred likeliest", async () => {
+  const { vocab } = runner.describe();
+  const outcome = await ask(Int32Array.of(7, -1, 0, vocab - 1), true);
+  const whole = outcome.distributions!;
+  expect(whole).toBeInstanceOf(Float32Array);
+  expect(whole.length).toBe(3 * vocab);
+  for (const [row, target] of [7, 0, vocab - 1].entries()) {
+    const own = whole.subarray(row * vocab, (row + 1) * vocab);
+    expect(own.reduce((sum, logprob) => sum + Math.exp(logprob), 0)).toBeCloseTo(1, 5);
+    expect(own[target]).toBe(outcome.targetLogprobs[row === 0 ? 0 : row + 1]);
+    const ranked = Array.from(own.keys()).toSorted((a, b) => own[b]! - own[a]! || a - b);
+    const likeliest = outcome.targetTopTokens.subarray(100 * row, 100 * (row + 1));
+    expect(Array.from(likeliest)).toEqual(ranked.slice(0, 100));
+    expect(Array.from(likeliest, (id) => own[id])).toEqual(
+      Array.from(outcome.targetTopLogprobs.subarray(100 * row, 100 * (row + 1))),
+    );
+  }
+});
+
+test("nobody who does not ask for them is told any", async () => {
+  expect((await ask(Int32Array.of(7, 1), false)).distributions).toBeUndefined();
+  expect((await ask(Int32Array.of(-1, -1), true)).distributions).toBeUndefined();
+});
