@@ -42,8 +42,8 @@ const common = new Set("export import readonly return function undefined const n
 /** Words that look like names of a program, in order of appearance, each once; prose has its long words behind them. */
 export function namesIn(text: string): readonly string[] {
   const words = text.match(/\b[A-Za-z_]{3,}[a-z]?(?:[A-Z][a-z]+|_[a-z]+)\w*\b/g) ?? [];
-  const names = words.filter((word) => word.length <= 24 && !common.has(word));
-  const long = names.length < fewNames ? (text.match(/\b[A-Za-z]{8,24}\b/g) ?? []) : [];
+  const names = new Set(words.filter((word) => word.length <= 24 && !common.has(word)));
+  const long = names.size < fewNames ? (text.match(/\b[A-Za-z]{8,24}\b/g) ?? []) : [];
   return [...new Set([...names, ...long])];
 }
 

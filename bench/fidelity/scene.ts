@@ -79,7 +79,8 @@ export async function setScene(bases: Bases, text: ModelText, shape: Shape): Pro
 
 export const reportRequest: Message = {
   role: "user",
-  content: "Write an intermediate report on what you have found out so far. Do not call the tool.",
+  content:
+    "Stop reading for now and write an intermediate report: what the files that you have read so far do, how they work together, and what is still open. Write whole sentences, no list and no tool call.",
 };
 
 function turnsOf({ exchanges }: Conversation, { removed, exchanges: count }: Shape) {
