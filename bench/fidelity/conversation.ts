@@ -164,19 +164,20 @@ function partOf({ lines }: Excerpt, wanted: number, countOf: Shape["countOf"], r
   return { offset: start + 1, lines: shown };
 }
 
-/** What the agent says in front of its call: names from the last results, so that it hangs on what it read. */
+/** What the agent says in front of its call: names from the last result and from two earlier ones. */
 function sentence(place: number, before: readonly Exchange[], path: string, random: Random): string {
   const last = before.at(-1);
   if (!last) return `I have read nothing yet. I begin with ${path}.`;
-  const earlier = before[Math.floor(random() * before.length)]!;
+  const [one = last, two = one] = shuffled(before.slice(0, -1), random);
   const name = ({ names }: Exchange, rank: number) => names[rank] ?? "its head";
-  const [a, b, c, d] = [name(last, 0), name(last, 1), name(last, 2), name(last, 3)];
-  const [e, f] = [name(earlier, 4), name(earlier, 5)];
+  const [a, b] = [name(last, 0), name(last, 1)];
+  const [c, d] = [name(one, 2), name(one, 3)];
+  const [e, f] = [name(two, 4), name(two, 5)];
   const said = [
-    `${last.path} is about \`${a}\` and \`${b}\`; \`${c}\` is what ties them together. In ${earlier.path} I had seen \`${e}\`, which seems to rely on the same idea, so I keep both in mind. What is still open is who calls \`${d}\`, and whether \`${f}\` may be empty at that point. I read ${path} next to find out.`,
-    `From ${last.path} I take three names: \`${a}\`, \`${b}\` and \`${c}\`. The first decides, the other two only carry out what was decided. That fits what ${earlier.path} says about \`${e}\` and \`${f}\`. I do not know yet where \`${d}\` is filled in; ${path} is the likeliest place, so I look there now.`,
-    `That was useful: \`${a}\` in ${last.path} is checked before \`${b}\` runs, and \`${c}\` comes last. Together with \`${e}\` from ${earlier.path} this makes a chain, but one link is missing between \`${d}\` and \`${f}\`. The next file to read for it is ${path}.`,
-    `Now I have seen how ${last.path} uses \`${a}\` together with \`${b}\`. It leaves \`${c}\` to others, and it never touches \`${d}\`. In ${earlier.path} it was the other way round, with \`${e}\` in front of \`${f}\`. To see which of the two is the rule, I continue with ${path}.`,
+    `${last.path} is about \`${a}\` and \`${b}\`. In ${one.path} I had seen \`${c}\`, which seems to rely on the same idea as \`${d}\`, so I keep both in mind. What is still open is who fills \`${e}\` in ${two.path}, and whether \`${f}\` may be empty at that point. I read ${path} next to find out.`,
+    `Two names from earlier files come back to me: \`${c}\` and \`${d}\` of ${one.path}. They decide what \`${a}\` in ${last.path} only carries out, and \`${b}\` with it. I do not know yet how \`${e}\` and \`${f}\` of ${two.path} fit in; ${path} is the likeliest place, so I look there now.`,
+    `That was useful: \`${a}\` in ${last.path} is checked before \`${b}\` runs. Together with \`${c}\` and \`${d}\` from ${one.path} this makes a chain, but one link is missing between it and \`${e}\` in ${two.path}, where \`${f}\` stands alone. The next file to read for it is ${path}.`,
+    `What ${two.path} does with \`${e}\` and \`${f}\` is the other way round here: ${last.path} has \`${a}\` in front of \`${b}\`. I had noted \`${c}\` of ${one.path} as the rule, and \`${d}\` as its exception. To see which of the two holds, I continue with ${path}.`,
   ];
   return said[(place + Math.floor(random() * 2)) % said.length]!;
 }
