@@ -167,7 +167,7 @@ function partOf({ lines }: Excerpt, wanted: number, countOf: Shape["countOf"], r
 /** What the agent says in front of its call: names from the last result and from two earlier ones. */
 function sentence(place: number, before: readonly Exchange[], path: string, random: Random): string {
   const last = before.at(-1);
-  if (!last) return `I have read nothing yet. I begin with ${path}.`;
+  if (!last) return `The name of ${path} promises a way into this, so it comes first.`;
   const [one = last, two = one] = shuffled(before.slice(0, -1), random);
   const name = ({ names }: Exchange, rank: number) => names[rank] ?? "its head";
   const [a, b] = [name(last, 0), name(last, 1)];

@@ -77,11 +77,11 @@ export async function setScene(bases: Bases, text: ModelText, shape: Shape): Pro
   };
 }
 
-export const reportRequest: Message = {
-  role: "user",
-  content:
-    "Stop reading for now and write an intermediate report: what the files that you have read so far do, how they work together, and what is still open. Write whole sentences, no list and no tool call.",
-};
+/**
+ * No more words than these: what asks for the files one by one is answered by small models with the memory's list,
+ * and such a copy tells little about staleness.
+ */
+export const reportRequest: Message = { role: "user", content: "Write an intermediate report." };
 
 function turnsOf({ exchanges }: Conversation, { removed, exchanges: count }: Shape) {
   const [seam, third] = [exchanges[removed.end]!, exchanges[Math.min(removed.end + 2, count - 1)]!];
