@@ -13,31 +13,28 @@ type LinkLine = NonNullable<ScoreLine["link"]>;
 
 export function printTables(lines: readonly ScoreLine[]): void {
   for (const label of new Set(lines.map((line) => line.label))) {
-    const own = lines.filter((line) => line.label === label);
+    const own = ofOneScene(latest(lines.filter((line) => line.label === label)));
     const { cpu, cores, features } = own[0]!.machine;
     const commits = [...new Set(own.map(({ machine }) => machine.commit))].join(", ");
     print(`## ${label}\n\n${cpu}, ${cores} cores, ${features.join(" ")}; commit ${commits}\n`);
-    const scores = latest(
-      own.flatMap((line) => line.scores ?? []),
-      ({ seed, arm }) => `${seed} ${arm}`,
-    );
-    const links = latest(
-      own.flatMap((line) => line.link ?? []),
-      ({ round, arm }) => `${arm} ${round}`,
-    );
-    if (scores.length > 0) printConversations(label, ofOneScene(scores));
+    const scores = own.flatMap((line) => line.scores ?? []);
+    const links = own.flatMap((line) => line.link ?? []);
+    if (scores.length > 0) printConversations(label, scores);
     if (links.length > 0) printChain(links);
   }
 }
 
-function latest<Line>(lines: readonly Line[], keyOf: (line: Line) => string): Line[] {
+function latest(lines: readonly ScoreLine[]): ScoreLine[] {
+  const keyOf = ({ scores, link }: ScoreLine) =>
+    scores ? `${scores.seed} ${scores.arm}` : `round ${link!.round} ${link!.arm}`;
   return [...new Map(lines.map((line) => [keyOf(line), line])).values()];
 }
 
 /** Of every seed those lines that stand on the conversation of its oracle. */
-function ofOneScene(scores: readonly Measured[]): Measured[] {
-  const scenes = new Map(scores.filter(({ arm }) => arm === "none").map(({ seed, scene }) => [seed, scene]));
-  return scores.filter(({ seed, scene }) => scenes.get(seed) === scene);
+function ofOneScene(lines: readonly ScoreLine[]): ScoreLine[] {
+  const oracles = lines.flatMap(({ scores }) => (scores?.arm === "none" ? [scores] : []));
+  const scenes = new Map(oracles.map(({ seed, scene }) => [seed, scene]));
+  return lines.filter(({ scores }) => !scores || scenes.get(scores.seed) === scores.scene);
 }
 
 function printConversations(label: string, scores: readonly Measured[]): void {
