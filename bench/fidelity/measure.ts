@@ -33,6 +33,8 @@ interface ArmScores {
   /** Tokens run through the model for the compaction. */
   readonly computed: number;
   readonly turns: Readonly<Record<string, TurnScore>>;
+  /** What the oracle answered; in its own line only. */
+  readonly said?: Readonly<Record<string, string>>;
   readonly needles: readonly (NeedleScore & { readonly kind: NeedleKind })[];
 }
 
@@ -87,6 +89,7 @@ async function* measureScene(
       arm: name,
       computed,
       turns: Object.fromEntries(turns),
+      ...(name === arms[0]!.name && { said: saidIn(text, scene, readings) }),
       needles: needles.map((score, place) => ({ ...score, kind: scene.needles[place]!.needle.kind })),
     };
     const [building, all] = [built - begin, performance.now() - begin].map((ms) => (ms / 1000).toFixed(1));
@@ -102,11 +105,13 @@ interface Spoken {
 async function speakAll(bases: Bases, text: ModelText, scene: Scene, id: SequenceId): Promise<Spoken> {
   const answers = await bases.speak(id, scene.turns, text.stopTokens);
   const readings = scene.turns.map(({ prompt }, place): Reading => ({ prompt, text: answers[place]! }));
-  for (const [place, { name }] of scene.turns.entries()) {
-    const said = text.tokenizer.decode(answers[place]!);
-    process.stderr.write(`${name}: ${JSON.stringify(said)}\n`);
-  }
   return { readings, rows: await look(bases.runner, id, readings, (row) => row) };
+}
+
+function saidIn(text: ModelText, { turns }: Scene, readings: readonly Reading[]) {
+  return Object.fromEntries(
+    turns.map(({ name }, place) => [name, text.tokenizer.decode(readings[place]!.text)]),
+  );
 }
 
 function nameOf({ edit, turns }: Scene): string {
