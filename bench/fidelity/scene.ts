@@ -77,11 +77,12 @@ export async function setScene(bases: Bases, text: ModelText, shape: Shape): Pro
   };
 }
 
-/**
- * No more words than these: what asks for the files one by one is answered by small models with the memory's list,
- * and such a copy tells little about staleness.
- */
-export const reportRequest: Message = { role: "user", content: "Write an intermediate report." };
+/** About all that was read, what stands in the memory and what survived: fewer words are answered for the last file. */
+export const reportRequest: Message = {
+  role: "user",
+  content:
+    "Write an intermediate report now: what you have read so far, file by file, what each of them is for, and what is still open. Do not call the tool.",
+};
 
 function turnsOf({ exchanges }: Conversation, { removed, exchanges: count }: Shape) {
   const [seam, third] = [exchanges[removed.end]!, exchanges[Math.min(removed.end + 2, count - 1)]!];
