@@ -77,12 +77,8 @@ export async function setScene(bases: Bases, text: ModelText, shape: Shape): Pro
   };
 }
 
-/** About all that was read, what stands in the memory and what survived: fewer words are answered for the last file. */
-export const reportRequest: Message = {
-  role: "user",
-  content:
-    "Write an intermediate report now: what you have read so far, file by file, what each of them is for, and what is still open. Do not call the tool.",
-};
+/** No more words than these: asked for the files one by one, small models copy the memory's list or call the tool. */
+export const reportRequest: Message = { role: "user", content: "Write an intermediate report." };
 
 function turnsOf({ exchanges }: Conversation, { removed, exchanges: count }: Shape) {
   const [seam, third] = [exchanges[removed.end]!, exchanges[Math.min(removed.end + 2, count - 1)]!];
