@@ -1,14 +1,15 @@
 // Raw speed, no server in between: prefill at depth, decode at depth, a cold prompt, eight streams in one step.
 // With --compare, peers on the same file of weights take turns with ours, row by row: llama.cpp with flash attention
 // on and off, ONNX Runtime GenAI. `times best peer` holds ours against the best of them, `ours over it` against each.
-// Decode is also given as a share of what the memory bandwidth, measured in the same run, would allow.
+// Decode is also given as a share of what the memory bandwidth would allow, as it is measured in front of the row and
+// behind it: a host that lends its memory to others too may give half of it a minute later.
 import { join } from "node:path";
 import { packageRoot } from "../src/commands/package-root.ts";
 import { Config } from "../src/config.ts";
 import type { KvType } from "../src/engine/addon.ts";
 import { type Contender, takeTurns } from "./contender.ts";
 import { type EngineRow, engineRows, streams, text } from "./engine-rows.ts";
-import { readBandwidth } from "./kernels.ts";
+import { bandwidthReader } from "./kernels.ts";
 import { thisMachine } from "./machine.ts";
 import { folderOf } from "./open.ts";
 import { openGenai } from "./peers/genai.ts";
@@ -39,22 +40,16 @@ interface Condition {
   readonly rows: readonly EngineRow[];
   readonly vocab: number;
   readonly repeat: number;
-  /** Seconds that reading weights and cells at a depth takes at least; not a number when it was not measured. */
-  readonly leastSeconds: (depth: number) => number;
+  /** Bytes of weights and cells that a decode step at a depth reads at least. */
+  readonly bytesRead: (depth: number) => number;
+  /** Bytes a second that the memory gives now, at its best repetition. Absent: it is not measured. */
+  readonly bandwidth?: () => Promise<number>;
 }
 
 export async function engine(options: EngineBenchOptions): Promise<void> {
   const report = new Report("engine", thisMachine(), packageRoot());
-  let bytesPerSecond = Number.NaN;
-  if (options.bandwidth) {
-    const read = await readBandwidth();
-    report.add({ model: "—", weights: "—", who: "memory", ...read.row });
-    // The best repetition: the memory's limit, and not what neighbours left of it.
-    bytesPerSecond = Number(read.row.max) * 1e9;
-  }
   for (const name of options.model) {
-    for (const kvType of options.kv)
-      await measureModel(report, name, kvType as KvType, options, bytesPerSecond);
+    for (const kvType of options.kv) await measureModel(report, name, kvType as KvType, options);
   }
   report.print();
 }
@@ -64,7 +59,6 @@ async function measureModel(
   name: string,
   kvType: KvType,
   options: EngineBenchOptions,
-  bytesPerSecond: number,
 ): Promise<void> {
   const folder = folderOf(name);
   const depths = depthsOf(options);
@@ -87,7 +81,8 @@ async function measureModel(
       rows,
       vocab: manifest.shapes.vocab,
       repeat: options.quick ? Math.min(options.repeat, 3) : options.repeat,
-      leastSeconds: (depth) => (weightBytes + depth * ours.cellBytes) / bytesPerSecond,
+      bytesRead: (depth) => weightBytes + depth * ours.cellBytes,
+      ...(options.bandwidth && { bandwidth: bandwidthReader() }),
     };
     const llamas = gguf && options.compare.includes("llama.cpp") ? llamasOf(gguf, kvType, tokens) : [];
     const aside = rows.some(({ depth, kind }) => depth === 0 && (kind === "decode" || kind === "prefill"))
@@ -127,14 +122,20 @@ async function measureRows(
       if (row.kind === "decode") return contender.decode(context, row.count);
       return (contender as PocketContender).together(context, row.count, streams);
     };
-    const seconds =
-      row.kind === "cold"
-        ? cold
-        : await takeTurns(
-            able.map((contender) => () => measure(contender)),
-            repeat,
-          );
-    addRows(condition, row, able, seconds, aside.get(row.name));
+    const turns = () =>
+      takeTurns(
+        able.map((contender) => () => measure(contender)),
+        repeat,
+      );
+    if (row.kind !== "decode" || !condition.bandwidth) {
+      const seconds = row.kind === "cold" ? cold : await turns();
+      addRows(condition, row, able, { seconds, aside: aside.get(row.name) });
+      continue;
+    }
+    const before = await condition.bandwidth();
+    const seconds = await turns();
+    const bytesPerSecond = Math.max(before, await condition.bandwidth());
+    addRows(condition, row, able, { seconds, aside: aside.get(row.name), bytesPerSecond });
   }
   for (const contender of contenders) {
     if (!contender.peakBytes) continue;
@@ -148,14 +149,22 @@ function labelsOf({ labels }: Condition, { kv, weights }: Contender) {
   return { ...labels, kv, ...(weights && { weights }) };
 }
 
+interface Readings {
+  /** One list a contender. */
+  readonly seconds: readonly (readonly number[])[];
+  /** What a peer reached by its own bench, tokens a second. */
+  readonly aside: number | undefined;
+  /** That the memory gave around them. */
+  readonly bytesPerSecond?: number;
+}
+
 function addRows(
   condition: Condition,
   row: EngineRow,
   contenders: readonly Contender[],
-  seconds: readonly (readonly number[])[],
-  aside: number | undefined,
+  { seconds, aside, bytesPerSecond = Number.NaN }: Readings,
 ): void {
-  const { report, leastSeconds } = condition;
+  const { report, bytesRead } = condition;
   const tokens = row.kind === "together" ? row.count * streams : row.count;
   const rates = seconds.map((each) => each.map((one) => tokens / one));
   const theirs = Math.max(...rates.slice(1).map(median), aside ?? -Infinity);
@@ -163,14 +172,17 @@ function addRows(
     const rate = median(rates[place]!);
     // The limit counts the source file's bytes; who reads other weights has another.
     const isOfFile = contender.weights === undefined;
-    const least = row.kind === "decode" && isOfFile ? leastSeconds(row.depth) : Number.NaN;
+    const least = isOfFile ? bytesRead(row.depth) / bytesPerSecond : Number.NaN;
     report.add({
       ...labelsOf(condition, contender),
       row: row.name,
       who: contender.name,
       "tokens/s": rate,
       ...spread(rates[place]!),
-      ...(Number.isFinite(least) && { "of limit": `${(rate * least * 100).toFixed(0)} %` }),
+      ...(Number.isFinite(least) && {
+        "of limit": `${(rate * least * 100).toFixed(0)} %`,
+        "GB/s": bytesPerSecond / 1e9,
+      }),
       ...(place === 0 && Number.isFinite(theirs) && { "times best peer": rate / theirs }),
       ...(place > 0 && { "ours over it": median(rates[0]!) / rate }),
     });
