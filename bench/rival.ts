@@ -12,7 +12,10 @@ import { sourceFile } from "./weights-read.ts";
 
 export interface Rival {
   readonly name: string;
-  /** Resolves with how many tokens came: sampled at temperature 1, by the seed. Nothing of the prompt is reused. */
+  /**
+   * Resolves with how many tokens came: sampled at temperature 1, by the seed, one a step. Nothing of the prompt is
+   * reused.
+   */
   complete(prompt: readonly number[], count: number, seed: number): Promise<number>;
   peakBytes(): number;
   stop(): Promise<void>;
@@ -72,7 +75,7 @@ async function openOurs({ id, weights }: Manifest, kvType: string, size: RivalSi
   return {
     name: "pocket",
     async complete(prompt, count, seed) {
-      const body = { temperature: 1, seed, pocket: { reuse: "none" } };
+      const body = { temperature: 1, seed, pocket: { reuse: "none", lookup: false } };
       const { usage, pocket } = await server.complete(prompt, count, body);
       if (pocket.kept > 0) throw new Error(`${pocket.kept} tokens of the prompt were reused`);
       return usage.completion_tokens;
