@@ -1,4 +1,5 @@
-// The rows of the latest run of a benchmark, out of its JSON lines in bench/results/.
+// The latest rows of a benchmark out of its JSON lines in bench/results/: those of the run that was stamped last, and
+// of earlier runs with the same code on the same machine what it did not measure again, such as other contexts.
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
@@ -22,7 +23,13 @@ const rowSchema = z.looseObject({
 
 export type ResultRow = z.infer<typeof rowSchema>;
 
-/** Of the run that was stamped last; none where there is no file. Throws on a line that is not a row. */
+/** What a row is about; the rest of it was measured. */
+const conditions = [
+  ...["model", "weights", "kv", "grid", "kind", "context", "place", "share", "summary", "arm"],
+  ...["chain", "compaction", "recording", "harness", "turn"],
+];
+
+/** The later of two rows about the same thing, in the order of runs. None where there is no file. Throws on a line that is not a row. */
 export function latestRows(results: string, name: string): ResultRow[] {
   const file = join(results, `${name}.jsonl`);
   if (!existsSync(file)) return [];
@@ -30,12 +37,22 @@ export function latestRows(results: string, name: string): ResultRow[] {
   const rows = lines
     .map((line) => JSON.parse(line) as { readonly run?: unknown })
     .filter(({ run }) => run !== undefined)
-    .map((row) => rowSchema.parse(row));
-  const last = rows
-    .map(({ run }) => run)
-    .toSorted()
-    .at(-1);
-  return rows.filter(({ run }) => run === last);
+    .map((row) => rowSchema.parse(row))
+    .toSorted((a, b) => (a.run < b.run ? -1 : Number(a.run > b.run)));
+  const last = rows.at(-1)?.run;
+  const kinds = new Set(rows.filter(({ run }) => run === last).map(kindOf));
+  const latest = new Map<string, ResultRow>();
+  for (const row of rows) if (kinds.has(kindOf(row))) latest.set(conditionOf(row), row);
+  return [...latest.values()];
+}
+
+function conditionOf(row: ResultRow): string {
+  return JSON.stringify(conditions.map((name) => row[name] ?? null));
+}
+
+/** Rows of one kind may stand in one table. */
+function kindOf({ model, weights, kv, grid, machine }: ResultRow): string {
+  return JSON.stringify([model, weights, kv, grid ?? null, machine.cpu, machine.commit]);
 }
 
 export function number(row: ResultRow, key: string): number {

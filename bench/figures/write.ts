@@ -92,9 +92,14 @@ const introduction = [
 
 /** What the rows were measured on. */
 function conditions(what: string, rows: readonly ResultRow[]): string[] {
-  const { machine, run, kv, grid } = rows[0]!;
+  const { machine, kv, grid } = rows[0]!;
+  const runs = [...new Set(rows.map(({ run }) => run))].toSorted();
+  const begun = runs.map((run) => run.slice(0, 16).replace("T", " ")).join(" and ");
   const models = [...new Set(rows.map(({ model, weights }) => `${model} \`${weights}\``))].join(", ");
-  const minutes = (Date.parse(rows.at(-1)!.at) - Date.parse(run)) / 60_000;
+  const minutes = runs.reduce((sum, run) => {
+    const ends = rows.filter((row) => row.run === run).map(({ at }) => Date.parse(at));
+    return sum + (Math.max(...ends) - Date.parse(run)) / 60_000;
+  }, 0);
   const loads = rows.map(({ load }) => load ?? Number.NaN);
   const load = `${Math.min(...loads).toFixed(1)} to ${Math.max(...loads).toFixed(1)}`;
   const noise =
@@ -102,7 +107,7 @@ function conditions(what: string, rows: readonly ResultRow[]): string[] {
       ? " Other programs ran on the machine at the same time: times are longer than they need be and vary, their ratios within a condition hold better, counts are exact."
       : "";
   return [
-    `${what}: ${models}, KV ${kv}${grid ? `, grid \`${grid}\`` : ""}; ${machine.cpu}, ${machine.cores} cores, ${machine.features.join(" ")}, ${machine.memoryGiB} GiB; commit ${machine.commit}, ${run.slice(0, 16).replace("T", " ")} UTC, finished ${minutes.toFixed(0)} minutes after the start; load average ${load}.${noise}`,
+    `${what}: ${models}, KV ${kv}${grid ? `, grid \`${grid}\`` : ""}; ${machine.cpu}, ${machine.cores} cores, ${machine.features.join(" ")}, ${machine.memoryGiB} GiB; commit ${machine.commit}, begun ${begun} UTC, ${minutes.toFixed(0)} minutes in all; load average ${load}.${noise}`,
   ];
 }
 

@@ -77,7 +77,7 @@ test("a report has its figures and tables, and says what it was measured on", as
     expect(readme).toContain(`](${name})`);
   }
   expect(readme).toContain("Some CPU, 2 cores, avx2, 24 GiB; commit abc1234");
-  expect(readme).toContain("finished 10 minutes after the start");
+  expect(readme).toContain("begun 2026-01-02 03:04 UTC, 10 minutes in all");
   expect(readme).toContain(
     "| 16,000 | suffix | 3 | 1.23 s | 1.20 s … 1.30 s | 1.00x | 201 | 70.0 + 12.0 | 13 |",
   );
@@ -96,17 +96,31 @@ test("sections without rows are left out", async () => {
   ]);
 });
 
-test("only the latest run is read", () => {
+test("of two rows about the same thing the later run's is read, and what it left out from the run before", () => {
   const folder = mkdtempSync(join(tmpdir(), "pocket-rows-"));
   try {
+    const earlier = [row({ n: 1, context: 2000 }), row({ n: 2, context: 4000 })];
+    const later = [row({ n: 3, context: 2000 }), row({ n: 4, context: 8000 })];
+    const rows = [...later.map((one) => ({ ...one, run: "2026-01-03" })), ...earlier];
+    writeFileSync(join(folder, "compaction.jsonl"), rows.map((one) => `${JSON.stringify(one)}\n`).join(""));
+    expect(latestRows(folder, "compaction").map(({ n }) => n)).toEqual([3, 2, 4]);
+    expect(latestRows(folder, "replay")).toEqual([]);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test("no row of other code stands beside those of the latest run", () => {
+  const folder = mkdtempSync(join(tmpdir(), "pocket-rows-"));
+  try {
+    const old = row({ n: 1, context: 2000 });
     const rows = [
-      row({ n: 1 }),
-      { ...row({ n: 2 }), run: "2026-01-03" },
-      { ...row({ n: 3 }), run: "2026-01-03" },
+      { ...old, machine: { ...old.machine, commit: "fffffff" } },
+      { ...row({ n: 2, context: 4000 }), run: "2026-01-03" },
+      { ...row({ n: 3, context: 4000 }), run: "2026-01-03", model: "another" },
     ];
     writeFileSync(join(folder, "compaction.jsonl"), rows.map((one) => `${JSON.stringify(one)}\n`).join(""));
     expect(latestRows(folder, "compaction").map(({ n }) => n)).toEqual([2, 3]);
-    expect(latestRows(folder, "replay")).toEqual([]);
   } finally {
     rmSync(folder, { recursive: true });
   }
