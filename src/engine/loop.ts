@@ -183,7 +183,8 @@ export class Loop {
     try {
       const result = await this.runner.step(work.map(({ task, count }) => task.entry(count)));
       this.#failures = 0;
-      this.#observe(this.tally.report(work, result.outcomes, performance.now() - start));
+      const depth = deepest(work.map(({ task }) => task));
+      this.#observe(this.tally.report(work, result.outcomes, performance.now() - start), depth);
       this.#advance(work, result);
     } catch (cause) {
       this.#fail(
@@ -197,15 +198,16 @@ export class Loop {
     this.#sweep();
   }
 
-  #observe(report: StepReport): void {
-    this.#pace.observe(report);
+  #observe(report: StepReport, depth: number): void {
+    this.#pace.observe({ ...report, depth });
     if (report.promptTokens + report.backgroundTokens > 0) return;
     this.#rowCosts.observe(report.proposedTokens, report.ms);
   }
 
   #share(ready: readonly Task[]): Share[] {
     this.#propose(ready.filter((task) => task.decoding));
-    const shares = plan(ready, this.#pace.budget(ready.filter((task) => task.decoding).length));
+    const decodes = ready.filter((task) => task.decoding).length;
+    const shares = plan(ready, this.#pace.budget(decodes, deepest(ready)));
     const work = ready
       .map((task, place) => ({ task, count: shares[place]! }))
       .filter(({ count }) => count > 0);
@@ -275,4 +277,9 @@ export class Loop {
     }
     task.sequence.record(this.runner.sequence(id).length);
   }
+}
+
+/** Cells in front of the deepest prompt's next token; 0 where nobody reads a prompt. */
+function deepest(tasks: readonly Task[]): number {
+  return Math.max(0, ...tasks.filter((task) => !task.decoding).map((task) => task.filledLength));
 }

@@ -7,6 +7,8 @@ import { leastPromptTokens } from "./plan.ts";
 export interface StepCost {
   readonly promptTokens: number;
   readonly decodeTokens: number;
+  /** Cells in front of the deepest of the prompt tokens. */
+  readonly depth: number;
   readonly ms: number;
 }
 
@@ -18,6 +20,8 @@ const weightDown = 0.2;
 
 export class Pace {
   #msPerPromptToken: number | undefined;
+  /** Where that was learnt. */
+  #depth = 0;
   /** Of a step without prompt tokens. */
   #msOfDecodes = 0;
 
@@ -28,15 +32,16 @@ export class Pace {
     private readonly gapMs: number,
   ) {}
 
-  /** Tokens for the next step, decodes included. */
-  budget(decodes: number): number {
+  /** Tokens for the next step, decodes included; `depth` is that of the deepest prompt in it, in cells. */
+  budget(decodes: number, depth: number): number {
     if (decodes === 0) return this.stepTokens;
-    if (this.#msPerPromptToken === undefined) return Math.min(this.stepTokens, firstGuess + decodes);
-    const fitting = Math.floor((this.gapMs - this.#msOfDecodes) / this.#msPerPromptToken);
+    const known = this.#knownAt(depth);
+    if (known === undefined) return Math.min(this.stepTokens, firstGuess + decodes);
+    const fitting = Math.floor((this.gapMs - this.#msOfDecodes) / known);
     return Math.min(this.stepTokens, decodes + Math.max(fitting, leastPromptTokens));
   }
 
-  observe({ promptTokens, decodeTokens, ms }: StepCost): void {
+  observe({ promptTokens, decodeTokens, depth, ms }: StepCost): void {
     if (promptTokens === 0) {
       this.#msOfDecodes = blend(this.#msOfDecodes, ms);
       return;
@@ -44,7 +49,13 @@ export class Pace {
     // A few prompt tokens say little: what the step costs without any would be put down to them.
     if (promptTokens < leastPromptTokens) return;
     const forPrompt = Math.max(ms - (decodeTokens > 0 ? this.#msOfDecodes : 0), ms / 2);
-    this.#msPerPromptToken = blend(this.#msPerPromptToken, forPrompt / promptTokens);
+    this.#msPerPromptToken = blend(this.#knownAt(depth), forPrompt / promptTokens);
+    this.#depth = Math.max(depth, this.#depth + (depth - this.#depth) * weightDown);
+  }
+
+  /** A token far deeper than those that were seen costs several times as much: nothing is known of it. */
+  #knownAt(depth: number): number | undefined {
+    return depth > 2 * this.#depth + this.stepTokens ? undefined : this.#msPerPromptToken;
   }
 }
 

@@ -4,11 +4,13 @@ import { Pace } from "../../src/engine/pace.ts";
 
 /** Runs `steps` steps of one prompt and `decodes` streams on a machine that costs this much. */
 function drive(pace: Pace, steps: number, decodes: number, cost: (prompt: number, step: number) => number) {
+  let depth = 0;
   const gaps: { readonly promptTokens: number; readonly ms: number }[] = [];
   for (let step = 0; step < steps; step++) {
-    const promptTokens = pace.budget(decodes) - decodes;
+    const promptTokens = pace.budget(decodes, depth) - decodes;
     const ms = cost(promptTokens, step);
-    pace.observe({ promptTokens, decodeTokens: decodes, ms });
+    pace.observe({ promptTokens, decodeTokens: decodes, depth, ms });
+    depth += promptTokens;
     gaps.push({ promptTokens, ms });
   }
   return gaps;
@@ -17,13 +19,13 @@ function drive(pace: Pace, steps: number, decodes: number, cost: (prompt: number
 describe("the pace of steps", () => {
   test("reads a prompt in full steps while nobody streams", () => {
     const pace = new Pace(512, 200);
-    pace.observe({ promptTokens: 512, decodeTokens: 0, ms: 60_000 });
-    expect(pace.budget(0)).toBe(512);
+    pace.observe({ promptTokens: 512, decodeTokens: 0, depth: 0, ms: 60_000 });
+    expect(pace.budget(0, 30_000)).toBe(512);
   });
 
   test("finds the budget that fits the gap within three steps and then holds it", () => {
     const pace = new Pace(512, 200);
-    for (let i = 0; i < 5; i++) pace.observe({ promptTokens: 0, decodeTokens: 1, ms: 45 });
+    for (let i = 0; i < 5; i++) pace.observe({ promptTokens: 0, decodeTokens: 1, depth: 0, ms: 45 });
     const gaps = drive(pace, 50, 1, (prompt) => 45 + 2.8 * prompt);
     expect(gaps[0]!.ms).toBeLessThan(200);
     for (const { ms } of gaps.slice(3)) expect(ms).toBeGreaterThan(150);
@@ -32,7 +34,7 @@ describe("the pace of steps", () => {
 
   test("follows a prompt that gets dearer with its depth", () => {
     const pace = new Pace(512, 200);
-    for (let i = 0; i < 5; i++) pace.observe({ promptTokens: 0, decodeTokens: 1, ms: 45 });
+    for (let i = 0; i < 5; i++) pace.observe({ promptTokens: 0, decodeTokens: 1, depth: 0, ms: 45 });
     let depth = 0;
     const gaps = drive(pace, 400, 1, (prompt) => {
       depth += prompt;
@@ -40,6 +42,28 @@ describe("the pace of steps", () => {
     });
     for (const { ms } of gaps) expect(ms).toBeLessThan(225);
     expect(gaps.at(-1)!.promptTokens).toBeLessThan(gaps[5]!.promptTokens);
+  });
+
+  test("begins anew with a prompt that is far deeper than all that was read, and knows its cost one step later", () => {
+    const cost = (prompt: number, depth: number) => 10 + prompt * (1.4 + depth / 3500);
+    const pace = new Pace(512, 200);
+    pace.observe({ promptTokens: 16, decodeTokens: 0, depth: 0, ms: cost(16, 0) });
+    pace.observe({ promptTokens: 0, decodeTokens: 1, depth: 0, ms: 10 });
+    const near = pace.budget(1, 400) - 1;
+    expect(near).toBeGreaterThan(64);
+    let depth = 14_336;
+    const steps: number[] = [];
+    for (let step = 0; step < 20; step++) {
+      const promptTokens = pace.budget(1, depth) - 1;
+      const ms = cost(promptTokens, depth);
+      steps.push(ms);
+      pace.observe({ promptTokens, decodeTokens: 1, depth, ms });
+      depth += promptTokens;
+    }
+    for (const ms of steps) expect(ms).toBeLessThan(225);
+    expect(steps.at(-1)).toBeGreaterThan(150);
+    // What was learnt there holds for what is shallower.
+    expect(pace.budget(1, 400)).toBeLessThan(near);
   });
 
   test("lets prompts progress on a machine that no budget fits", () => {
@@ -58,6 +82,6 @@ describe("the pace of steps", () => {
   test("takes no more than step_tokens, however fast the machine", () => {
     const pace = new Pace(128, 200);
     drive(pace, 5, 2, () => 1);
-    expect(pace.budget(2)).toBe(128);
+    expect(pace.budget(2, 0)).toBe(128);
   });
 });
