@@ -7,15 +7,14 @@
 
 #include <cstdint>
 
+#include "tile_configuration.h"
+
 namespace pocket {
 namespace {
 
 struct AmxTiles {
-  static void enter(const uint8_t* configuration) {
-    struct Bytes {
-      uint8_t all[64];
-    };
-    asm volatile("ldtilecfg %0" ::"m"(*reinterpret_cast<const Bytes*>(configuration)) : "memory");
+  static void enter(const TileConfiguration& configuration) {
+    asm volatile("ldtilecfg %0" ::"m"(configuration) : "memory");
   }
   // A thread that leaves tiles in use makes every switch to another one store them.
   static void leave() { asm volatile("tilerelease" ::: "memory"); }

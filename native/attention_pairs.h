@@ -24,6 +24,7 @@
 #include <type_traits>
 
 #include "attention_pair_micro.h"
+#include "attention_sums.h"
 #include "attention_walk.h"
 
 namespace pocket {
@@ -85,7 +86,7 @@ struct AttendPairs {
            tileCount = end - start;
            block(token * job.group);
          });
-    finish();
+    giveRows(job, rows, sums, weights, references);
   }
 
   void rotate(int token, int delta) {
@@ -211,7 +212,8 @@ struct AttendPairs {
     __m512 most = score[0];
     for (int t = 1; t < Tiles; t++) most = _mm512_max_ps(most, score[t]);
     const __m512 limit = _mm512_set1_ps(references[row] + kSlack);
-    if (__builtin_expect(_mm512_cmp_ps_mask(most, limit, _CMP_GT_OQ) != 0, 0)) raise(row, most);
+    if (__builtin_expect(_mm512_cmp_ps_mask(most, limit, _CMP_GT_OQ) != 0, 0))
+      raiseReference(most, job.headDim, sums + int64_t{row} * job.headDim, weights + row * kTile, references[row]);
     const __m512 reference = _mm512_set1_ps(references[row]);
     __m512 weight[Tiles];
 #pragma GCC unroll 16
@@ -228,17 +230,6 @@ struct AttendPairs {
       const uint32_t visible = t < tileCount ? visibleLanes(segments[t], index) : 0;
       score[t] = Vector16::select(visible, score[t], _mm512_set1_ps(-INFINITY));
     }
-  }
-
-  __attribute__((noinline)) void raise(int row, __m512 most) {
-    const float reference = _mm512_reduce_max_ps(most);
-    const __m512 factor = Vector16::exp2(_mm512_set1_ps(references[row] - reference));
-    float* sum = sums + static_cast<int64_t>(row) * job.headDim;
-    for (int d = 0; d < job.headDim; d += kTile)
-      _mm512_storeu_ps(sum + d, _mm512_mul_ps(_mm512_loadu_ps(sum + d), factor));
-    float* weight = weights + row * kTile;
-    _mm512_storeu_ps(weight, _mm512_mul_ps(_mm512_loadu_ps(weight), factor));
-    references[row] = reference;
   }
 
   template <int Tiles>
@@ -274,23 +265,6 @@ struct AttendPairs {
       _mm256_store_si256(reinterpret_cast<__m256i*>(words + t * kTile / 2), _mm512_cvtepi32_epi16(whole));
     }
     return largest * (1 / 32767.0f);
-  }
-
-  void finish() {
-    for (int r = 0; r < rows; r++) {
-      const float weight = _mm512_reduce_add_ps(_mm512_loadu_ps(weights + r * kTile));
-      const float* from = sums + static_cast<int64_t>(r) * job.headDim;
-      if (job.partial != nullptr) {
-        std::memcpy(job.partial + static_cast<int64_t>(r) * job.headDim, from, sizeof(float) * job.headDim);
-        job.partial[static_cast<int64_t>(rows) * job.headDim + r] = references[r];
-        job.partial[static_cast<int64_t>(rows) * (job.headDim + 1) + r] = weight;
-        continue;
-      }
-      float* to = job.out + (static_cast<int64_t>(r / job.group) * job.heads + r % job.group) * job.headDim;
-      const __m512 inverse = _mm512_set1_ps(1.0f / weight);
-      for (int d = 0; d < job.headDim; d += kTile)
-        _mm512_storeu_ps(to + d, _mm512_mul_ps(_mm512_loadu_ps(from + d), inverse));
-    }
   }
 };
 

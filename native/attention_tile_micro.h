@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "attention_job.h"
+#include "tile_configuration.h"
 
 namespace pocket {
 namespace {
@@ -16,14 +17,8 @@ constexpr int kBlock = 4;  // tiles of cells in a block
 constexpr int kBlockCells = kBlock * kTile;
 
 // All eight registers are 16 rows of 64 bytes.
-struct alignas(64) WholeTiles {
-  uint8_t palette = 1;
-  uint8_t startRow = 0;
-  uint8_t reserved[14] = {};
-  uint16_t columnBytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-static_assert(sizeof(WholeTiles) == 64);
+constexpr TileConfiguration kWholeTiles = {
+    1, 0, {}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
 
 // use(0) … use(Count - 1), as types, so that they can name registers.
 template <int Count, class Use>

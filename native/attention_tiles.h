@@ -22,6 +22,7 @@
 #include <cfloat>
 
 #include "attention_pair_micro.h"
+#include "attention_sums.h"
 #include "attention_tile_micro.h"
 #include "attention_tile_terms.h"
 #include "attention_walk.h"
@@ -97,8 +98,7 @@ struct AttendTiles {
     std::memset(words, 0, sizeof(uint32_t) * kBand * kBlockCells / 2);
     // And not minus infinity: a difference of two of these must be a number.
     for (int r = 0; r < rows; r++) references[r] = -FLT_MAX;
-    const WholeTiles configuration;
-    Tiles::enter(reinterpret_cast<const uint8_t*>(&configuration));
+    Tiles::enter(kWholeTiles);
     walk(job, kBlock, [this](int token, int delta) { rotate(token, delta); },
          [this](int token, int start, int end) {
            segments = job.segments + start;
@@ -106,7 +106,7 @@ struct AttendTiles {
            block(token * job.group);
          });
     Tiles::leave();
-    finish();
+    giveRows(job, rows, sums, weights, references);
   }
 
   void rotate(int token, int delta) {
@@ -212,7 +212,8 @@ struct AttendTiles {
     __m512 most = score[0];
     for (int t = 1; t < Width; t++) most = _mm512_max_ps(most, score[t]);
     const __m512 limit = _mm512_set1_ps(references[row] + kSlack);
-    if (__builtin_expect(_mm512_cmp_ps_mask(most, limit, _CMP_GT_OQ) != 0, 0)) raise(row, most);
+    if (__builtin_expect(_mm512_cmp_ps_mask(most, limit, _CMP_GT_OQ) != 0, 0))
+      raiseReference(most, job.headDim, sums + int64_t{row} * job.headDim, weights + row * kTile, references[row]);
     const __m512 reference = _mm512_set1_ps(references[row]);
     __m512 total = _mm512_load_ps(weights + row * kTile);
 #pragma GCC unroll 16
@@ -229,33 +230,6 @@ struct AttendTiles {
       _mm512_store_si512(to + t * kTile / 2, bitsOf(pairs));
     }
     _mm512_store_ps(weights + row * kTile, total);
-  }
-
-  // The largest score of the block becomes the row's reference.
-  __attribute__((noinline)) void raise(int row, __m512 most) {
-    const float reference = _mm512_reduce_max_ps(most);
-    const __m512 factor = Vector16::exp2(_mm512_set1_ps(references[row] - reference));
-    float* sum = sums + static_cast<int64_t>(row) * job.headDim;
-    for (int d = 0; d < job.headDim; d += kTile) _mm512_store_ps(sum + d, _mm512_mul_ps(_mm512_load_ps(sum + d), factor));
-    _mm512_store_ps(weights + row * kTile, _mm512_mul_ps(_mm512_load_ps(weights + row * kTile), factor));
-    references[row] = reference;
-  }
-
-  void finish() const {
-    for (int r = 0; r < rows; r++) {
-      const float weight = _mm512_reduce_add_ps(_mm512_load_ps(weights + r * kTile));
-      const float* from = sums + static_cast<int64_t>(r) * job.headDim;
-      if (job.partial != nullptr) {
-        std::memcpy(job.partial + static_cast<int64_t>(r) * job.headDim, from, sizeof(float) * job.headDim);
-        job.partial[static_cast<int64_t>(rows) * job.headDim + r] = references[r];
-        job.partial[static_cast<int64_t>(rows) * (job.headDim + 1) + r] = weight;
-        continue;
-      }
-      float* to = job.out + (static_cast<int64_t>(r / job.group) * job.heads + r % job.group) * job.headDim;
-      const __m512 inverse = _mm512_set1_ps(1.0f / weight);
-      for (int d = 0; d < job.headDim; d += kTile)
-        _mm512_storeu_ps(to + d, _mm512_mul_ps(_mm512_load_ps(from + d), inverse));
-    }
   }
 };
 

@@ -13,24 +13,19 @@
 // code - zero, so that dots start at zero. Sixteen rows are read and multiplied where a tile of rows has fewer: what
 // follows them in memory is read for nothing.
 //
-// Tiles gives:  enter(configuration of 64 bytes), leave()    around all others, on each thread
+// Tiles gives:  enter(configuration), leave()                around all others, on each thread
 //               zero<t>, load<t>(from, stride), store<t>(to, stride)
 //               dot<sums, x, weights>()                      signed bytes times signed bytes
 #pragma once
 
 #include "linear_kernel.h"
+#include "tile_configuration.h"
 
 namespace pocket {
 namespace {
 
-struct alignas(64) TileConfiguration {
-  uint8_t palette = 1;
-  uint8_t startRow = 0;
-  uint8_t reserved[14] = {};
-  uint16_t columnBytes[16] = {64, 64, 32, 64, 32, 64, 16, 64};
-  uint8_t rows[16] = {16, 16, 16, 8, 16, 8, 16, 4};
-};
-static_assert(sizeof(TileConfiguration) == 64);
+constexpr TileConfiguration kGroupTiles = {
+    1, 0, {}, {64, 64, 32, 64, 32, 64, 16, 64}, {16, 16, 16, 8, 16, 8, 16, 4}};
 
 template <class Math, class Tiles>
 class TileTable {
@@ -53,10 +48,7 @@ class TileTable {
     alignas(64) int32_t last[kMostTileRows * kPanelRows];  // with halves
   };
 
-  static void enter() {
-    const TileConfiguration configuration;
-    Tiles::enter(reinterpret_cast<const uint8_t*>(&configuration));
-  }
+  static void enter() { Tiles::enter(kGroupTiles); }
 
   static void open(BlockFormat format, const uint8_t* record, int columns, const OpenPanel& to) {
     withFormat(format, [&](auto f) {

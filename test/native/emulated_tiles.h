@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "tile_configuration.h"
+
 namespace emulated {
 
 // Each thread has eight tiles of its own, as on a processor.
@@ -23,7 +25,9 @@ bool isEntered();
 namespace {
 
 struct EmulatedTiles {
-  static void enter(const uint8_t* configuration) { emulated::enter(configuration); }
+  static void enter(const pocket::TileConfiguration& configuration) {
+    emulated::enter(reinterpret_cast<const uint8_t*>(&configuration));
+  }
   static void leave() { emulated::leave(); }
   template <int T>
   static void zero() {
