@@ -17,6 +17,7 @@
 
 #include "attention.h"
 #include "bench.h"
+#include "team.h"
 
 using namespace pocket;
 
@@ -61,11 +62,12 @@ double readBandwidth() {
   constexpr size_t kBytes = size_t{512} << 20, kPart = size_t{1} << 20;
   std::vector<uint64_t> memory(kBytes / sizeof(uint64_t), 1);
   std::vector<uint64_t> sums(kBytes / kPart);
-  Pair pair;
+  Team team(2);
+  const Awake awake(team);
   double best = 0;
   for (int repetition = 0; repetition < 8; repetition++) {
     const auto before = std::chrono::steady_clock::now();
-    pair.run(static_cast<int>(sums.size()), [&](int part) {
+    team.run(static_cast<int>(sums.size()), [&](int part) {
       const uint64_t* from = memory.data() + part * (kPart / sizeof(uint64_t));
       sums[static_cast<size_t>(part)] += sumOf(from, kPart / sizeof(uint64_t));
     });
@@ -105,11 +107,9 @@ Timing measure(const AttentionShape& shape, KvType type, Isa isa, const Case& c,
   for (std::vector<float>* numbers : {&q, &k, &v})
     for (float& x : *numbers) x = draw(random);
   const Batch batch = batchOf(c);
-  Pair pair;
-  const ParallelFor parallelFor = [&](int count, const std::function<void(int)>& body) {
-    if (threads == 2) return pair.run(count, body);
-    for (int i = 0; i < count; i++) body(i);
-  };
+  Team team(threads);
+  const Awake awake(team);
+  const ParallelFor parallelFor = [&](int count, const std::function<void(int)>& body) { team.run(count, body); };
   std::vector<double> seconds;
   const auto start = std::chrono::steady_clock::now();
   int layer = 0;

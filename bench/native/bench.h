@@ -1,14 +1,11 @@
-// What the programs of this folder share: the words they are run with, two threads that stay, reading memory, a timing.
+// What the programs of this folder share: the words they are run with, reading memory, a timing.
 // Measures nothing by itself.
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace pocket {
@@ -41,46 +38,6 @@ inline Timing timingOf(std::vector<double> seconds) {
   std::sort(seconds.begin(), seconds.end());
   return {seconds.front(), seconds[seconds.size() / 2]};
 }
-
-// Two threads that stay and look for work all the time, as a runtime's pool does while a step is on.
-class Pair {
- public:
-  Pair() : other_([this] { serve(); }) {}
-  ~Pair() {
-    turn_.store(-1);
-    other_.join();
-  }
-  Pair(const Pair&) = delete;
-  Pair& operator=(const Pair&) = delete;
-
-  void run(int count, const std::function<void(int)>& body) {
-    body_ = &body, count_ = count, next_ = 0, busy_ = true;
-    turn_.fetch_add(1, std::memory_order_release);
-    drain();
-    while (busy_.load(std::memory_order_acquire)) std::this_thread::yield();
-  }
-
- private:
-  void drain() {
-    for (int i = next_++; i < count_; i = next_++) (*body_)(i);
-  }
-  void serve() {
-    for (int seen = 0;;) {
-      int turn;
-      while ((turn = turn_.load(std::memory_order_acquire)) == seen) std::this_thread::yield();
-      if (turn < 0) return;
-      seen = turn;
-      drain();
-      busy_.store(false, std::memory_order_release);
-    }
-  }
-
-  const std::function<void(int)>* body_ = nullptr;
-  int count_ = 0;
-  std::atomic<int> next_{0}, turn_{0};
-  std::atomic<bool> busy_{false};
-  std::thread other_;
-};
 
 // Reads `count` words, a multiple of 16, as plainly as can be: sixteen sums, so that no addition waits for another.
 inline uint64_t sumOf(const uint64_t* words, size_t count) {
