@@ -1,6 +1,7 @@
 // The decoder that all families here are built from: RMS norm in front of each half of a layer, grouped query heads,
 // SwiGLU, dense and without sliding windows. Which tensors make q, k and v, and in which layout their rows stand, is
 // the family's; what is taken besides, in which order, and how the graph goes, top-down, is here.
+import type { Family } from "./family.ts";
 import { type GraphBuilder, graphInputs, type Stream } from "./graph.ts";
 import type { DecoderShapes } from "./shapes.ts";
 import type { TensorSource } from "./source.ts";
@@ -36,14 +37,18 @@ export interface DecoderWeights {
 }
 
 /** Takes q, k and v of the layer whose tensors' names begin with `prefix`. */
-export type TakeProjections = (
-  source: TensorSource,
-  shapes: DecoderShapes,
-  prefix: string,
-) => Promise<Projections>;
+type TakeProjections = (source: TensorSource, shapes: DecoderShapes, prefix: string) => Promise<Projections>;
 
-/** Takes every tensor once, in the order of the graph. */
-export async function takeDecoder(
+/** A family whose q, k and v are taken in this way and which is this decoder in all else. */
+export function decoderFamily(name: Family["name"], takeProjections: TakeProjections): Family {
+  return {
+    name,
+    takeWeights: (source, shapes) => takeDecoder(source, shapes, takeProjections),
+    writeGraph: writeDecoder,
+  };
+}
+
+async function takeDecoder(
   source: TensorSource,
   shapes: DecoderShapes,
   takeProjections: TakeProjections,
@@ -80,7 +85,7 @@ async function takeLayer(
   };
 }
 
-export function writeDecoder(graph: GraphBuilder, shapes: DecoderShapes, weights: DecoderWeights): void {
+function writeDecoder(graph: GraphBuilder, shapes: DecoderShapes, weights: DecoderWeights): void {
   const { heads, kvHeads, headDim, normEpsilon } = shapes;
   const last = weights.layers.length - 1;
   let residual = graph.embed("/model/embed_tokens", weights.embedding, graphInputs.tokens);

@@ -1,16 +1,11 @@
 // Llama-class models (Touvron et al., 2023, arXiv 2302.13971) and those built like them, SmolLM2 among them: the dense
 // decoder without biases. GGUF stores the rows of q and k with the two dimensions of a rotary pair side by side; they
 // are put back into half layout on the way in.
-import { type Projections, takeDecoder, writeDecoder } from "./decoder.ts";
-import type { Family } from "./family.ts";
+import { decoderFamily, type Projections } from "./decoder.ts";
 import type { DecoderShapes } from "./shapes.ts";
 import type { TensorSource } from "./source.ts";
 
-export const llama: Family = {
-  name: "llama",
-  takeWeights: (source, shapes) => takeDecoder(source, shapes, takeProjections),
-  writeGraph: writeDecoder,
-};
+export const llama = decoderFamily("llama", takeProjections);
 
 async function takeProjections(
   source: TensorSource,

@@ -1,15 +1,10 @@
 // Qwen2 and Qwen2.5 (Yang et al., 2024, arXiv 2407.10671; arXiv 2412.15115): the dense decoder with biases on q, k and
 // v. Its GGUF rows are in half layout already.
-import { type Projections, takeDecoder, writeDecoder } from "./decoder.ts";
-import type { Family } from "./family.ts";
+import { decoderFamily, type Projections } from "./decoder.ts";
 import type { DecoderShapes } from "./shapes.ts";
 import type { TensorSource } from "./source.ts";
 
-export const qwen2: Family = {
-  name: "qwen2",
-  takeWeights: (source, shapes) => takeDecoder(source, shapes, takeProjections),
-  writeGraph: writeDecoder,
-};
+export const qwen2 = decoderFamily("qwen2", takeProjections);
 
 async function takeProjections(
   source: TensorSource,
