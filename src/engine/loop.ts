@@ -205,9 +205,9 @@ export class Loop {
   }
 
   #share(ready: readonly Task[]): Share[] {
-    this.#propose(ready.filter((task) => task.decoding));
-    const decodes = ready.filter((task) => task.decoding).length;
-    const shares = plan(ready, this.#pace.budget(decodes, deepest(ready)));
+    const decoding = ready.filter((task) => task.decoding);
+    this.#propose(decoding);
+    const shares = plan(ready, this.#pace.budget(decoding.length, deepest(ready)));
     const work = ready
       .map((task, place) => ({ task, count: shares[place]! }))
       .filter(({ count }) => count > 0);
