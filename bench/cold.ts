@@ -7,6 +7,7 @@ import { median, spread } from "./samples.ts";
 
 export interface ColdOptions extends RivalOptions {
   readonly tokens: number;
+  readonly repeat: number;
 }
 
 export async function cold(options: ColdOptions): Promise<void> {

@@ -33,6 +33,9 @@ export interface EngineBenchOptions {
   readonly bandwidth: boolean;
 }
 
+/** Bytes a second that the memory gives now, at its best repetition; undefined in its place: it is not measured. */
+type BandwidthReader = () => Promise<number>;
+
 /** What is the same in all rows of a table's part. */
 interface Condition {
   readonly report: Report;
@@ -42,14 +45,14 @@ interface Condition {
   readonly repeat: number;
   /** Bytes of weights and cells that a decode step at a depth reads at least. */
   readonly bytesRead: (depth: number) => number;
-  /** Bytes a second that the memory gives now, at its best repetition. Absent: it is not measured. */
-  readonly bandwidth?: () => Promise<number>;
+  readonly bandwidth: BandwidthReader | undefined;
 }
 
 export async function engine(options: EngineBenchOptions): Promise<void> {
   const report = new Report("engine", thisMachine(), packageRoot());
+  const bandwidth = options.bandwidth ? bandwidthReader() : undefined;
   for (const name of options.model) {
-    for (const kvType of options.kv) await measureModel(report, name, kvType as KvType, options);
+    for (const kvType of options.kv) await measureModel(report, name, kvType as KvType, options, bandwidth);
   }
   report.print();
 }
@@ -59,6 +62,7 @@ async function measureModel(
   name: string,
   kvType: KvType,
   options: EngineBenchOptions,
+  bandwidth: BandwidthReader | undefined,
 ): Promise<void> {
   const folder = folderOf(name);
   const depths = depthsOf(options);
@@ -82,7 +86,7 @@ async function measureModel(
       vocab: manifest.shapes.vocab,
       repeat: options.quick ? Math.min(options.repeat, 3) : options.repeat,
       bytesRead: (depth) => weightBytes + depth * ours.cellBytes,
-      ...(options.bandwidth && { bandwidth: bandwidthReader() }),
+      bandwidth,
     };
     const llamas = gguf && options.compare.includes("llama.cpp") ? llamasOf(gguf, kvType, tokens) : [];
     const aside = rows.some(({ depth, kind }) => depth === 0 && (kind === "decode" || kind === "prefill"))
@@ -105,7 +109,7 @@ async function measureRows(
   contenders: readonly Contender[],
   aside: ReadonlyMap<string, number>,
 ): Promise<void> {
-  const { report, rows, vocab, repeat } = condition;
+  const { report, rows, vocab, repeat, bandwidth } = condition;
   const deepest = Math.max(0, ...rows.map(({ kind, count, depth }) => (kind === "cold" ? count : depth)));
   const prompt = text(Math.max(1, deepest), 0, vocab);
   const cold: number[][] = [];
@@ -122,19 +126,16 @@ async function measureRows(
       if (row.kind === "decode") return contender.decode(context, row.count);
       return (contender as PocketContender).together(context, row.count, streams);
     };
-    const turns = () =>
-      takeTurns(
-        able.map((contender) => () => measure(contender)),
-        repeat,
-      );
-    if (row.kind !== "decode" || !condition.bandwidth) {
-      const seconds = row.kind === "cold" ? cold : await turns();
-      addRows(condition, row, able, { seconds, aside: aside.get(row.name) });
-      continue;
-    }
-    const before = await condition.bandwidth();
-    const seconds = await turns();
-    const bytesPerSecond = Math.max(before, await condition.bandwidth());
+    const limit = row.kind === "decode" ? bandwidth : undefined;
+    const before = await limit?.();
+    const seconds =
+      row.kind === "cold"
+        ? cold
+        : await takeTurns(
+            able.map((contender) => () => measure(contender)),
+            repeat,
+          );
+    const bytesPerSecond = Math.max(before ?? Number.NaN, (await limit?.()) ?? Number.NaN);
     addRows(condition, row, able, { seconds, aside: aside.get(row.name), bytesPerSecond });
   }
   for (const contender of contenders) {
@@ -154,15 +155,15 @@ interface Readings {
   readonly seconds: readonly (readonly number[])[];
   /** What a peer reached by its own bench, tokens a second. */
   readonly aside: number | undefined;
-  /** That the memory gave around them. */
-  readonly bytesPerSecond?: number;
+  /** That the memory gave around them; not a number where it was not measured. */
+  readonly bytesPerSecond: number;
 }
 
 function addRows(
   condition: Condition,
   row: EngineRow,
   contenders: readonly Contender[],
-  { seconds, aside, bytesPerSecond = Number.NaN }: Readings,
+  { seconds, aside, bytesPerSecond }: Readings,
 ): void {
   const { report, bytesRead } = condition;
   const tokens = row.kind === "together" ? row.count * streams : row.count;

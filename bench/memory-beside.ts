@@ -4,7 +4,7 @@
 import { text } from "./engine-rows.ts";
 import { amongRivals, type RivalOptions } from "./rival.ts";
 
-export interface MemoryBesideOptions extends Omit<RivalOptions, "repeat"> {
+export interface MemoryBesideOptions extends RivalOptions {
   /** Cells reserved. */
   readonly tokens: number;
   /** That the peer computes; absent: all. */
@@ -17,7 +17,7 @@ const spare = 64;
 export async function memoryBeside(options: MemoryBesideOptions): Promise<void> {
   const { tokens, peerTokens = tokens } = options;
   const size = { context: tokens, streams: 1 };
-  await amongRivals("memory", { ...options, repeat: 1 }, size, async (report, labels, rivals, vocab) => {
+  await amongRivals("memory", options, size, async (report, labels, rivals, vocab) => {
     const counts = rivals.map((_, place) => (place === 0 ? tokens : Math.min(tokens, peerTokens)) - spare);
     for (const [place, rival] of rivals.entries()) {
       await rival.complete(text(counts[place]!, 1, vocab), 1, 1);

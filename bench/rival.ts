@@ -26,7 +26,6 @@ export interface RivalOptions {
   readonly kv: string;
   readonly compare?: string;
   readonly gguf: readonly string[];
-  readonly repeat: number;
 }
 
 export interface RivalSize {

@@ -9,6 +9,7 @@ import { median, spread } from "./samples.ts";
 export interface ThroughputOptions extends RivalOptions {
   readonly streams: number;
   readonly tokens: number;
+  readonly repeat: number;
 }
 
 const promptTokens = 64;

@@ -1,6 +1,7 @@
 // What one arm is worth against the oracle: scores of one turn, pooled over conversations into the columns of the
 // table. Pure.
-import { divergence, firstDivergence, mean, type NeedleScore, percentile, type Seen } from "./statistics.ts";
+import { quantile } from "../samples.ts";
+import { divergence, firstDivergence, mean, type NeedleScore, type Seen } from "./statistics.ts";
 
 /** What one place met, with the whole distribution. */
 export interface Row extends Seen {
@@ -73,8 +74,8 @@ export function pooled(scores: readonly TurnScore[], oracle: readonly TurnScore[
     convs: scores.length,
     tokens,
     KL: short(kl),
-    median: short(percentile(all, 0.5)),
-    p99: short(percentile(all, 0.99)),
+    median: short(quantile(all, 0.5)),
+    p99: short(quantile(all, 0.99)),
     "KL open": `${short(openKl)} (${openTokens})`,
     "conv means": `${short(least)} – ${short(most)}`,
     "top-1": `${(100 * mean(scores.flatMap(({ agreed }) => agreed.map(Number)))).toFixed(1)} %`,

@@ -1,5 +1,5 @@
 // The numbers of the fidelity benchmark, in float64: divergence of two distributions over the whole vocabulary,
-// percentiles, the first difference of two greedy runs, needles. Pure; it knows neither model nor cache.
+// the first difference of two greedy runs, needles. Pure; it knows neither model nor cache.
 
 /** What one place of a text met. */
 export interface Seen {
@@ -23,15 +23,6 @@ export function divergence(p: ArrayLike<number>, q: ArrayLike<number>): number {
     if (share > 0) sum += share * (p[id]! - q[id]!);
   }
   return sum / massP - Math.log(massP) + Math.log(massQ);
-}
-
-/** Between the two nearest ranks in proportion; `share` 0 … 1. NaN of none. */
-export function percentile(values: readonly number[], share: number): number {
-  const sorted = values.toSorted((a, b) => a - b);
-  const place = share * (sorted.length - 1);
-  const low = Math.floor(place);
-  const [below, above] = [sorted[low] ?? Number.NaN, sorted[Math.ceil(place)] ?? Number.NaN];
-  return below + (above - below) * (place - low);
 }
 
 export function mean(values: readonly number[]): number {

@@ -4,6 +4,7 @@ import { type ChildProcessByStdio, spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import type { Readable, Writable } from "node:stream";
+import { endChild } from "./child.ts";
 
 /** Stop it; it does not stop by itself. */
 export class PipeProcess {
@@ -48,13 +49,8 @@ export class PipeProcess {
   }
 
   /** Closes its input, and makes it end when it does not; safe to repeat. */
-  async stop(): Promise<void> {
-    if (this.child.exitCode !== null || this.child.signalCode !== null) return;
-    const gone = once(this.child, "exit");
-    this.child.stdin.end();
-    const timer = setTimeout(() => this.child.kill("SIGKILL"), 5000);
-    await gone;
-    clearTimeout(timer);
+  stop(): Promise<void> {
+    return endChild(this.child, () => this.child.stdin.end());
   }
 
   async #next<Answer>(): Promise<Answer> {

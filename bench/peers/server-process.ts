@@ -6,6 +6,7 @@ import { readFileSync } from "node:fs";
 import { type IncomingMessage, request } from "node:http";
 import { createServer } from "node:net";
 import { text } from "node:stream/consumers";
+import { endChild } from "./child.ts";
 
 export interface ServerCommand {
   readonly file: string;
@@ -76,14 +77,8 @@ export class ServerProcess {
   }
 
   /** Asks it to end, then makes it; safe to repeat. */
-  async stop(): Promise<void> {
-    if (this.child.exitCode !== null || this.child.signalCode !== null || this.child.pid === undefined)
-      return;
-    const gone = once(this.child, "exit");
-    this.child.kill("SIGTERM");
-    const timer = setTimeout(() => this.child.kill("SIGKILL"), 5000);
-    await gone;
-    clearTimeout(timer);
+  stop(): Promise<void> {
+    return endChild(this.child, () => this.child.kill("SIGTERM"));
   }
 
   async #answers(path: string, limitMs: number): Promise<void> {

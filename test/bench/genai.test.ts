@@ -1,12 +1,12 @@
 // The peer's side without the peer: a script in the interpreter's place that speaks as much of genai/driver.py as
 // is needed to be started, asked and stopped.
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { rmSync } from "node:fs";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Contender } from "../../bench/contender.ts";
 import { openGenai } from "../../bench/peers/genai.ts";
 import { PipeProcess } from "../../bench/peers/pipe-process.ts";
+import { PeersFolder } from "./peers-folder.ts";
 
 // Reads a token in a second and makes one in half of that; ends early on 666, as a model does on an end token.
 const script = `#!${process.execPath}
@@ -24,29 +24,19 @@ createInterface({ input: process.stdin }).on("line", (line) => {
 `;
 
 const options = { gguf: "/weights/w.gguf", sha256: "ab12", threads: 2, context: 64 };
-let folder: string;
+let folder: PeersFolder;
 let peer: Contender | undefined;
 
-function place(path: string, text: string): string {
-  const file = join(folder, path);
-  mkdirSync(dirname(file), { recursive: true });
-  writeFileSync(file, text);
-  chmodSync(file, 0o755);
-  return file;
-}
-
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), "pocket-peers-"));
-  place("genai/venv/bin/python", script);
-  place("genai/models/w/source.sha256", "ab12");
-  vi.stubEnv("PEERS_DIR", folder);
+  folder = new PeersFolder();
+  folder.place("genai/venv/bin/python", script);
+  folder.place("genai/models/w/source.sha256", "ab12");
 });
 
 afterEach(async () => {
   await peer?.close();
   peer = undefined;
-  vi.unstubAllEnvs();
-  rmSync(folder, { recursive: true });
+  folder.remove();
 });
 
 describe("ONNX Runtime GenAI as a contender", () => {
@@ -81,7 +71,7 @@ describe("ONNX Runtime GenAI as a contender", () => {
   });
 
   test("that ends before it is ready says its last words", async () => {
-    place("genai/venv/bin/python", "#!/bin/sh\necho no such module >&2; exit 3\n");
+    folder.place("genai/venv/bin/python", "#!/bin/sh\necho no such module >&2; exit 3\n");
     await expect(openGenai(options)).rejects.toThrow("no such module");
   });
 
@@ -93,7 +83,7 @@ describe("ONNX Runtime GenAI as a contender", () => {
     await expect(openGenai({ ...options, gguf: "/weights/v.gguf" })).rejects.toThrow(
       "scripts/peers genai /weights/v.gguf",
     );
-    rmSync(join(folder, "genai/venv"), { recursive: true });
+    rmSync(join(folder.path, "genai/venv"), { recursive: true });
     await expect(openGenai(options)).rejects.toThrow("scripts/peers genai FILE.gguf");
   });
 });

@@ -1,11 +1,11 @@
 // The peer's side without the peer: a script that speaks enough of llama-server to be started, asked and stopped,
 // with bookkeeping of its own for what it has cached.
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { rmSync } from "node:fs";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Contender } from "../../bench/contender.ts";
 import { LlamaServer, openLlama, rowsOf } from "../../bench/peers/llama.ts";
+import { PeersFolder } from "./peers-folder.ts";
 
 const script = `#!${process.execPath}
 const { createServer } = require("node:http");
@@ -31,25 +31,18 @@ createServer((request, response) => {
 `;
 
 const options = { gguf: "w.gguf", threads: 2, context: 64, kvType: "q8_0", flashAttention: true } as const;
-let folder: string;
+let folder: PeersFolder;
 let peer: Contender | undefined;
 
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), "pocket-peers-"));
-  mkdirSync(join(folder, "llama.cpp"));
-  const place = (text: string) => {
-    writeFileSync(join(folder, "llama.cpp/llama-server"), text);
-    chmodSync(join(folder, "llama.cpp/llama-server"), 0o755);
-  };
-  place(script);
-  vi.stubEnv("PEERS_DIR", folder);
+  folder = new PeersFolder();
+  folder.place("llama.cpp/llama-server", script);
 });
 
 afterEach(async () => {
   await peer?.close();
   peer = undefined;
-  vi.unstubAllEnvs();
-  rmSync(folder, { recursive: true });
+  folder.remove();
 });
 
 describe("llama.cpp as a contender", () => {
@@ -84,12 +77,12 @@ describe("llama.cpp as a contender", () => {
   });
 
   test("that ends at once says its last words", async () => {
-    writeFileSync(join(folder, "llama.cpp/llama-server"), "#!/bin/sh\necho no such model >&2; exit 3\n");
+    folder.place("llama.cpp/llama-server", "#!/bin/sh\necho no such model >&2; exit 3\n");
     await expect(LlamaServer.start(options)).rejects.toThrow("no such model");
   });
 
   test("that is not built names the script that builds it", async () => {
-    rmSync(join(folder, "llama.cpp/llama-server"));
+    rmSync(join(folder.path, "llama.cpp/llama-server"));
     await expect(LlamaServer.start(options)).rejects.toThrow("scripts/peers");
   });
 });

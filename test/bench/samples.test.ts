@@ -21,6 +21,21 @@ describe("samples", () => {
   test("of none there is no number", () => {
     expect(median([])).toBeNaN();
   });
+
+  test("a quantile is the naive one by sorting and counting, and lies between its neighbours in proportion", () => {
+    expect(quantile([4, 1, 3, 2], 0.5)).toBe(2.5);
+    expect(quantile([7], 0.99)).toBe(7);
+    expect(quantile([], 0.5)).toBeNaN();
+    fc.assert(
+      fc.property(fc.array(fc.integer({ min: 0, max: 1000 }), { minLength: 1, maxLength: 200 }), (values) => {
+        const cut = quantile(values, 0.99);
+        const below = values.filter((value) => value <= cut).length;
+        expect(below).toBeGreaterThanOrEqual(Math.floor(0.99 * (values.length - 1)) + 1);
+        expect(quantile(values, 0)).toBe(Math.min(...values));
+        expect(quantile(values, 1)).toBe(Math.max(...values));
+      }),
+    );
+  });
 });
 
 describe("turns", () => {

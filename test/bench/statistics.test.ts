@@ -2,13 +2,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { type Pool, pooled, type Row, scored, scoreTurn } from "../../bench/fidelity/score.ts";
-import {
-  divergence,
-  firstDivergence,
-  needleScore,
-  percentile,
-  type Seen,
-} from "../../bench/fidelity/statistics.ts";
+import { divergence, firstDivergence, needleScore, type Seen } from "../../bench/fidelity/statistics.ts";
 import { compare } from "../../bench/fidelity/there.ts";
 
 /** As the floor tells it. */
@@ -81,21 +75,6 @@ describe("divergence", () => {
     expect(divergence([0, never], [0, never])).toBe(0);
     expect(divergence([Math.log(0.5), Math.log(0.5)], [0, never])).toBe(Number.POSITIVE_INFINITY);
   });
-});
-
-test("a percentile is the naive one by sorting and counting, and lies between its neighbours in proportion", () => {
-  expect(percentile([4, 1, 3, 2], 0.5)).toBe(2.5);
-  expect(percentile([7], 0.99)).toBe(7);
-  expect(percentile([], 0.5)).toBeNaN();
-  fc.assert(
-    fc.property(fc.array(fc.integer({ min: 0, max: 1000 }), { minLength: 1, maxLength: 200 }), (values) => {
-      const cut = percentile(values, 0.99);
-      const below = values.filter((value) => value <= cut).length;
-      expect(below).toBeGreaterThanOrEqual(Math.floor(0.99 * (values.length - 1)) + 1);
-      expect(percentile(values, 0)).toBe(Math.min(...values));
-      expect(percentile(values, 1)).toBe(Math.max(...values));
-    }),
-  );
 });
 
 describe("the first divergence", () => {

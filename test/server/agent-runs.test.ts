@@ -1,6 +1,5 @@
 // Agent runs over HTTP: off unless asked for, never without a key unless asked for, watched, left, cancelled, and
 // no business of another key.
-
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";

@@ -1,5 +1,4 @@
 // A chat on the scripted engine, with few words for what tests of this room say over and over.
-
 import { expect } from "vitest";
 import type { ChatEvent, ChatRequest, Message } from "../../src/context/chat.ts";
 import { greedy } from "../../src/engine/job.ts";

@@ -1,6 +1,5 @@
 // What happens when the pool is too small for everybody, and whether the bookkeeping holds when clients come,
 // edit, leave and come back in any order.
-
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -14,6 +13,7 @@ import { smallText } from "../text/small.ts";
 import { FakeEngine, hashing } from "./fake-engine.ts";
 
 const text = smallText();
+
 function set(capacity: number, sessionsMax = 8, more: Partial<LocalChatOptions> = {}) {
   const engine = new FakeEngine(hashing(256), { capacity });
   return { engine, chat: new LocalChat({ engine, ...text, sessionsMax, sampling: greedy, ...more }) };

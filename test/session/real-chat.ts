@@ -1,6 +1,5 @@
 // A chat on the real engine with the seeded tiny model: f32 throughout, so that what differs between two ways
 // to the same cells is the order of a sum. For what only real keys and values can prove.
-
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { readManifest } from "../../models/manifest.ts";

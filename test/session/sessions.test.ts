@@ -1,20 +1,11 @@
 import { describe, expect, it } from "vitest";
 import { hashing } from "./fake-engine.ts";
-import { ask, assistant, collect, localChat, long, says, system, user } from "./local-chat.ts";
+import { ask, assistant, collect, history, localChat, long, says, system, user } from "./local-chat.ts";
 
 describe("sessions", () => {
   it("leave a long conversation alone when another one begins with the same system text", async () => {
     const { chat } = localChat(hashing(256));
-    const a = [
-      system,
-      user(long("a")),
-      assistant(long("b")),
-      user(long("c")),
-      assistant(long("d")),
-      user(long("e")),
-      assistant(long("f")),
-      user("a"),
-    ];
+    const a = [...history, assistant(long("f")), user("a")];
     const first = await ask(chat, { messages: a, maxTokens: 4 });
     const other = await ask(chat, { messages: [system, user("something else entirely")], maxTokens: 4 });
     expect(other.bill.session).not.toBe(first.bill.session);
