@@ -203,6 +203,7 @@ Napi::Value RunnerHandle::describe(const Napi::CallbackInfo& info) {
     object.Set("device", "cpu");
     object.Set("isa", name(options.model.isa));
     object.Set("threads", options.model.threads);
+    object.Set("proposalsMost", kMostProposals);
     object.Set("runtimeVersion", runner->model().runtimeVersion());
     return object;
   });

@@ -134,6 +134,7 @@ class PagedAttention final : public Attention {
     job.group = group_;
     job.scoreScale = shape_.scale * 1.44269504f;
     job.rope = rope_.row(0);
+    job.asAlone = tile.asAlone;
     job.tokens = &batch.rows[tile.firstRow];
     job.tokenCount = tile.rowCount;
     job.q = input.q + row;
@@ -154,7 +155,7 @@ class PagedAttention final : public Attention {
   }
 
   // A row's ranges weighed against the largest score of all of them. Ranges that the row saw nothing of have
-  // weight zero.
+  // weight zero, so that a row which saw one range gets the bits that the kernel gives it when there is no other.
   void merge(const AttentionInput& input, const QueryTile& tile) const {
     const int rows = tile.rowCount * group_, dim = shape_.headDim;
     const float* first = partials_.data() + tile.partial;
@@ -173,7 +174,8 @@ class PagedAttention final : public Attention {
       }
       const int64_t row = tile.firstRow + r / group_;
       float* out = input.out + (row * shape_.heads + int64_t{tile.kvHead} * group_ + r % group_) * dim;
-      for (int d = 0; d < dim; d++) out[d] = sum[d] / weight;
+      const float inverse = 1.0f / weight;
+      for (int d = 0; d < dim; d++) out[d] = sum[d] * inverse;
     }
   }
 

@@ -44,8 +44,9 @@ class Attention {
  public:
   virtual ~Attention() = default;
   // Writes the slots of batch.rows in `layer`, then fills out. Reads no slot that is not in batch.stretches.
-  // A row's bits depend on its own entry, not on the other entries nor on which threads run. Throws BAD_ARGUMENT
-  // before anything is written when the batch breaks its contract.
+  // A row's bits depend on its own entry, not on the other entries nor on which threads run; in an entry of kDecodeRows
+  // rows or fewer they are those that it gets alone. Throws BAD_ARGUMENT before anything is written when the batch breaks
+  // its contract.
   // Keeps its scratch memory between calls: one call at a time.
   virtual void run(const Batch& batch, const AttentionInput& input, const KvLayer& layer,
                    const ParallelFor& parallelFor) = 0;

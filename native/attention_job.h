@@ -34,6 +34,8 @@ struct AttendJob {
   float scoreScale = 0;  // the shape's scale times log2(e): scores are taken to base 2
   const float* rope = nullptr;  // (positions, headDim): cosines, then sines
 
+  // Each row must get the bits that it gets as the only one of its job; else whatever is fastest for them together.
+  bool asAlone = false;
   const Row* tokens = nullptr;  // indices strictly ascending
   int tokenCount = 0;
   const float* q = nullptr;  // (tokenCount, heads, headDim), at the first head of the group
@@ -59,8 +61,8 @@ constexpr int64_t scratchFloats(int64_t rows, int64_t headDim) {
 constexpr int64_t partialFloats(int64_t rows, int64_t headDim) { return rows * (headDim + 2); }
 
 // One per instruction set; they compute the same, and differ in rounding. The bf16 one multiplies 16-bit numbers, see
-// attention_pairs.h, except over f32 pages, where it is the AVX-512 one. The AMX one multiplies bf16s in tiles where there
-// are rows enough, see attention_tiles.h, and is the bf16 one elsewhere.
+// attention_pairs.h, except over f32 pages, where it is the AVX-512 one. The AMX one multiplies bf16s in tiles where rows
+// may round together, see attention_tiles.h, and is the bf16 one elsewhere.
 void attendPortable(const AttendJob& job);
 void attendAvx2(const AttendJob& job);
 void attendAvx512(const AttendJob& job);

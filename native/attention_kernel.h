@@ -70,8 +70,8 @@ struct Attend {
       maxima[r] = -FLT_MAX;  // and not minus infinity: a difference of two of these must be a number
       weights[r] = 0;
     }
-    // Few rows: blocks that stay in the first-level cache. Many: fewer steps of the softmax.
-    const int blockTiles = rows <= 2 * Math::kRows ? kFewTiles : kBlockTiles;
+    // A decode step's rows: blocks that stay in the first-level cache. A prompt's: fewer steps of the softmax.
+    const int blockTiles = job.asAlone ? kFewTiles : kBlockTiles;
     walk(job, blockTiles, [this](int token, int delta) { rotate(token, delta); },
          [this](int token, int start, int end) { block(token * job.group, start, end); });
     finish();

@@ -9,7 +9,7 @@ namespace pocket {
 namespace {
 
 constexpr int kRangeSegments = 64;  // fewer are not worth a job of their own
-constexpr int kMostRanges = 16;     // of one entry's query tiles together
+constexpr int kMostRanges = 16;     // of the query tiles of an entry of many rows, together
 
 }  // namespace
 
@@ -99,9 +99,10 @@ void AttentionPlan::planTile(const Batch& batch, int entry, int row, int rowCoun
   const auto end = std::upper_bound(segments.begin() + firstSegment, segments.end(), last,
                                     [](int index, const Segment& segment) { return index < segment.index; });
   tile.segmentCount = static_cast<int>(end - segments.begin()) - firstSegment;
+  tile.asAlone = batch.entries[entry].rowCount <= kDecodeRows;
   const int wanted = (tile.segmentCount + kRangeSegments - 1) / kRangeSegments;
   const int ranges = std::min(wanted, std::max(1, kMostRanges / tiles));
-  tile.rangeSegments = (tile.segmentCount + ranges - 1) / ranges;
+  tile.rangeSegments = tile.asAlone ? kRangeSegments : (tile.segmentCount + ranges - 1) / ranges;
   tile.ranges = (tile.segmentCount + tile.rangeSegments - 1) / tile.rangeSegments;
   for (tile.kvHead = 0; tile.kvHead < shape_.kvHeads; tile.kvHead++) {
     const int index = static_cast<int>(queryTiles.size());

@@ -2,7 +2,8 @@
 // only; it reads no key and writes no result.
 //
 // How an entry is cut depends on that entry alone, not on the number of threads or on its neighbours in the batch,
-// so a row's bits do not either.
+// so a row's bits do not either. An entry of a decode step, of kDecodeRows rows at most, is cut where each of its rows
+// alone would be: after every so many segments from its first cell on, wherever its last row stands.
 #pragma once
 
 #include <vector>
@@ -13,11 +14,12 @@
 namespace pocket {
 
 // A query tile: some neighbouring rows of an entry and the query heads of one kv head. Its segments are cut into
-// `ranges` jobs of equal size; the last is shorter.
+// `ranges` jobs of equal size; the last is shorter. A range of which a row sees nothing adds exactly nothing to it.
 struct QueryTile {
   int kvHead = 0;
   int firstRow = 0;
   int rowCount = 0;
+  bool asAlone = false;  // as AttendJob has it
   int firstSegment = 0;
   int segmentCount = 0;
   int rangeSegments = 0;

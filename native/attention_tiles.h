@@ -1,6 +1,7 @@
 // The attention kernel for many query rows over registers of 16 rows of 64 bytes whose product is one instruction, as
-// Intel's AMX has them: 16 x 16 sums of 32 products of bf16. Few rows, f32 pages and heads that are no multiple of 32
-// are the pair kernel's (attention_pairs.h), which this resembles: blocks of four tiles of equal delta, a reference per
+// Intel's AMX has them: 16 x 16 sums of 32 products of bf16. It is for chunks of prompts: rows that must get the bits
+// they get alone, f32 pages and heads that are no multiple of 32 are the pair kernel's (attention_pairs.h), which this
+// resembles: blocks of four tiles of equal delta, a reference per
 // row instead of a maximum, the sum of the weights as rounded. Rows are taken in bands of 16:
 //
 //   scores   16 rows x 64 cells     registers 0 .. 3  +=  queries (4, 5) x keys (6, 7)          32 dimensions a product
@@ -30,8 +31,6 @@
 namespace pocket {
 namespace {
 
-constexpr int kFewestRows = 8;  // half a band; with fewer most of a product would be for nothing
-
 // In floats: queries and rests, sums, keys and rests, values, two bands of scores and one of weights, and per row its sum
 // of weights and its reference.
 constexpr int64_t tileScratchFloats(int64_t rows, int64_t headDim) {
@@ -40,7 +39,7 @@ constexpr int64_t tileScratchFloats(int64_t rows, int64_t headDim) {
          kBand * kBlockCells / 2 + banded * (kTile + 1);
 }
 // Both are 2 * rows * headDim and a sum of multiples, of which the job's are the larger, so that the smallest job decides.
-static_assert(tileScratchFloats(kFewestRows, 32) <= scratchFloats(kFewestRows, 32));
+static_assert(tileScratchFloats(1, 32) <= scratchFloats(1, 32));
 
 // `Type` is that of the pages, any but kF32.
 template <KvType Type, class Tiles>
@@ -235,7 +234,7 @@ struct AttendTiles {
 
 template <class Tiles>
 void attendInTiles(const AttendJob& job) {
-  if (job.tokenCount * job.group < kFewestRows || job.headDim % 32 != 0) return attendAvx512Bf16(job);
+  if (job.asAlone || job.headDim % 32 != 0) return attendAvx512Bf16(job);
   switch (job.type) {
     case KvType::kF32: return attendAvx512Bf16(job);
     case KvType::kF16: return AttendTiles<KvType::kF16, Tiles>(job).run();

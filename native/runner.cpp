@@ -1,5 +1,6 @@
 #include "runner.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -122,11 +123,14 @@ std::unique_ptr<Runner::Step> Runner::prepare(std::vector<StepEntry> entries) {
   return step;
 }
 
-// Opens cells for the proposals and puts what found room behind the entry's tokens.
+// Opens cells for the proposals and puts what found room behind the entry's tokens: never so many that rows would lose
+// the bits they have alone.
 void Runner::open(Step& step) {
   for (size_t i = 0; i < step.entries.size(); i++) {
     StepEntry& entry = step.entries[i];
-    const int32_t wanted = static_cast<int32_t>(entry.proposals.size());
+    const size_t tokens = entry.tokens.size();
+    const size_t room = tokens < size_t{kDecodeRows} ? size_t{kDecodeRows} - tokens : 0;
+    const int32_t wanted = static_cast<int32_t>(std::min(entry.proposals.size(), room));
     step.guesses.push_back(wanted == 0 ? Guess{} : cache_.extend(entry.sequence, wanted));
     const int32_t count = step.guesses.back().count;
     entry.tokens.insert(entry.tokens.end(), entry.proposals.begin(), entry.proposals.begin() + count);

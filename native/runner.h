@@ -32,7 +32,8 @@ struct StepEntry {
   std::optional<Sampling> sample;
   // What the sampled token and its followers may turn out to be; needs `sample` and no mask. Each is computed as a
   // row behind `tokens`, and each row before it sampled with the draw that it has in an answer made token by token:
-  // what is sampled does not depend on what was proposed. Fewer are computed where pages or the context run out.
+  // what is sampled does not depend on what was proposed. Fewer are computed where pages or the context run out, and
+  // never more than make kDecodeRows rows with `tokens`.
   std::vector<int32_t> proposals;
   bool logprob = true;  // false: that of the sampled tokens is not worked out
   int32_t generatedFrom = 0;

@@ -47,6 +47,8 @@ export interface RunnerInfo {
   readonly device: string;
   readonly isa: string;
   readonly threads: number;
+  /** Proposals that a step computes of one sequence at most. */
+  readonly proposalsMost: number;
   readonly runtimeVersion: string;
 }
 
@@ -90,8 +92,9 @@ export interface StepEntry {
   readonly sample?: StepSampling;
   /**
    * What the sampled token and those behind it may turn out to be; with `sample` and without a mask only. They are
-   * computed behind `tokens` in cells of their own, as many as pages and context leave room for, and each row is
-   * sampled with the draw that it has token by token: what comes out does not depend on what was proposed.
+   * computed behind `tokens` in cells of their own, as many as pages and context leave room for and `proposalsMost` of
+   * RunnerInfo (less what `tokens` has beyond one) allows, and each row is sampled with the draw that it has token by
+   * token: what comes out does not depend on what was proposed.
    */
   readonly proposals?: Int32Array;
   /** For each of `tokens` the id whose logprob after that token is wanted, or -1. As long as `tokens`. */

@@ -75,6 +75,7 @@ export class ScriptedRunner implements Runner {
       device: "cpu",
       isa: "scripted",
       threads: 1,
+      proposalsMost: 16,
       runtimeVersion: "0",
     };
   }

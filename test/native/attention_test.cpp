@@ -67,6 +67,26 @@ bool sameBits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
+// That row `row` of sequence `s`, which is row `at` of the batch, has the bits it has in `all` when it is computed alone.
+void checkAlone(const Scene& together, KvStore& store, const Kernel& kernel, size_t s, size_t at, int row,
+                const std::vector<float>& all) {
+  Scene alone = together;
+  alone.sequences = {together.sequences[s]};
+  alone.sequences[0].rows = {together.sequences[s].rows[row]};
+  alone.packBatch();
+  const size_t query = size_t(alone.shape.heads) * alone.shape.headDim;
+  const size_t key = size_t(alone.shape.kvHeads) * alone.shape.headDim;
+  const auto part = [&](const std::vector<float>& from, size_t width) {
+    return std::vector<float>(from.begin() + at * width, from.begin() + (at + 1) * width);
+  };
+  alone.q = part(together.q, query);
+  alone.k = part(together.k, key);
+  alone.v = part(together.v, key);
+  if (!sameBits(alone.run(store, kernel), part(all, query)))
+    check::fail(__FILE__, __LINE__, label(kernel, store.shape().type) + ": row " + std::to_string(row) +
+                                        " of sequence " + std::to_string(s));
+}
+
 }  // namespace
 
 TEST("every instruction set and type equals the reference for 7 heads a group of 64") {
@@ -229,6 +249,24 @@ TEST("a row's bits do not depend on its neighbours in the batch") {
       firstRow += rows;
     }
   }
+}
+
+TEST("a row has the same bits alone, with proposals behind it and beside another sequence, over pages of every type") {
+  for (const scene::Size size : {scene::Size{14, 2, 64}, scene::Size{3, 3, 32}, scene::Size{18, 1, 16}})
+    for (KvType type : kTypes)
+      for (const Kernel& kernel : attentionKernels()) {
+        // The first sequence lies in one piece, so that its rows stand on both sides of the end of a range; the second
+        // in stretches of several deltas, over the end of a range and from its first cell on.
+        Scene together(size, type, {{1024 + 8, kDecodeRows}, {1100, kDecodeRows, false, 70}, {kDecodeRows, kDecodeRows}}, 86);
+        for (int i = 0; i < 1024 + 8; i++) together.sequences[0].cells[i] = {i, i};
+        for (scene::Cell& cell : together.sequences[1].cells) cell.slot += 1040;
+        for (scene::Cell& cell : together.sequences[2].cells) cell.slot += 1040;
+        together.packBatch();
+        auto store = together.freshStore();
+        const std::vector<float> all = together.run(*store, kernel);
+        for (size_t s = 0, first = 0; s < 3; s++, first += kDecodeRows)
+          for (const int row : {0, 7, 8, kDecodeRows - 1}) checkAlone(together, *store, kernel, s, first + row, row, all);
+      }
 }
 
 TEST("(5) writing touches the slots of the rows and no other byte") {

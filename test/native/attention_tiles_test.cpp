@@ -56,7 +56,7 @@ const std::vector<Kernel>& scene::attentionKernels() {
   return all;
 }
 
-TEST("fewer than 8 query rows, f32 pages and heads that are no multiple of 32 are not computed in tiles") {
+TEST("a decode step with all its proposals, f32 pages and heads that are no multiple of 32 are not computed in tiles") {
   const Kernel* tiles = emulatedTiles("which rows are computed in tiles");
   if (tiles == nullptr) return;
   const auto pairsCompute = [&](scene::Size size, KvType type, const Plan& plan) {
@@ -66,18 +66,20 @@ TEST("fewer than 8 query rows, f32 pages and heads that are no multiple of 32 ar
   };
   for (KvType type : kNarrow) {
     CHECK(pairsCompute({14, 2, 64}, type, {300, 1}));
-    CHECK(!pairsCompute({14, 2, 64}, type, {300, 2}));
-    CHECK(!pairsCompute({16, 2, 64}, type, {300, 1}));
+    CHECK(pairsCompute({14, 2, 64}, type, {300, kDecodeRows}));
+    CHECK(pairsCompute({32, 1, 64}, type, {300, kDecodeRows}));
+    CHECK(!pairsCompute({14, 2, 64}, type, {300, kDecodeRows + 1}));
+    CHECK(!pairsCompute({1, 1, 64}, type, {300, kDecodeRows + 1}));
     CHECK(pairsCompute({14, 2, 48}, type, {300, 20}));
   }
   CHECK(pairsCompute({14, 2, 64}, KvType::kF32, {300, 20}));
 }
 
-TEST("every number of rows from 8 to 40 gets in tiles what the pair kernel gives it") {
+TEST("every number of rows from 18 to 50 gets in tiles what the pair kernel gives it") {
   const Kernel* tiles = emulatedTiles("bands of tiles against the pair kernel");
   if (tiles == nullptr) return;
   for (KvType type : kNarrow)
-    for (int rows = 8; rows <= 40; rows++) {
+    for (int rows = kDecodeRows + 1; rows <= 50; rows++) {
       Scene scene({1, 1, 32}, type, {{60 + rows, rows, rows % 2 == 0, 1 + rows}}, 200 + rows);
       auto store = scene.freshStore();
       const double difference = meanDifference(scene.run(*store, *tiles), scene.run(*store, kPairs));
@@ -108,7 +110,7 @@ TEST("a thread has no tiles left when attention returns") {
   const Kernel* tiles = emulatedTiles("tiles that are left");
   if (tiles == nullptr) return;
   for (KvType type : kNarrow) {
-    Scene scene({14, 2, 64}, type, {{200, 40}, {1500, 3}}, 92);
+    Scene scene({14, 2, 64}, type, {{200, 40}, {1500, 20}}, 92);
     auto store = scene.freshStore();
     scene.run(*store, *tiles, 1);
     CHECK(!emulated::isEntered());
@@ -122,7 +124,7 @@ TEST("AMX gives attention the bits of emulated tiles") {
     return;
   }
   for (KvType type : kNarrow) {
-    Scene scene({14, 2, 64}, type, {{900, 60, true, 100}, {300, 2}, {1500, 5, false, 200}}, 93);
+    Scene scene({14, 2, 64}, type, {{900, 60, true, 100}, {300, 2}, {1500, 25, false, 200}}, 93);
     auto store = scene.freshStore();
     CHECK(sameBits(scene.run(*store, Isa::kAmx), scene.run(*store, scene::attentionKernels().back())));
   }
