@@ -45,11 +45,11 @@ export async function* rowsOf(program: string, words: readonly string[]): AsyncG
   if (status !== 0) throw new Error(`${program} ended with status ${status}`);
 }
 
-/** Reads memory that no cache holds, on all cores: bytes a second at its best repetition, a second's work each. */
-export function bandwidthReader(): () => Promise<number> {
+/** Reads memory that no cache holds: bytes a second at its best repetition, a second's work each. */
+export function bandwidthReader(threads: number = cpus().length): () => Promise<number> {
   const program = buildKernels()("bandwidth");
   return async () => {
-    for await (const row of rowsOf(program, [String(cpus().length)])) return Number(row.max) * 1e9;
+    for await (const row of rowsOf(program, [String(threads)])) return Number(row.max) * 1e9;
     throw new Error(`${program} printed no row`);
   };
 }

@@ -14,6 +14,7 @@ import { lookup } from "./lookup.ts";
 import { memory } from "./memory.ts";
 import { memoryBeside } from "./memory-beside.ts";
 import { perplexity } from "./perplexity.ts";
+import { profile } from "./profile.ts";
 import { replayRuns } from "./replay/replay.ts";
 import { soak } from "./soak.ts";
 import { throughput } from "./throughput.ts";
@@ -90,6 +91,19 @@ program
   .option("--quick", "depths 0 and 2,048, three repetitions")
   .option("--no-bandwidth", "do not measure the memory's")
   .action(engine);
+
+program
+  .command("profile")
+  .description("where the time of a decode step and of a prompt's 512 tokens goes, part by part")
+  .addOption(model())
+  .option("--depths <tokens>", "tokens already in the cache", numbers, [0])
+  .option("--kv <types>", "f32, f16, bf16, int8", commas, ["f16"])
+  .option("--activations <type>", "int8 or f32", "int8")
+  .option("--rows <choices>", 'such as "decode,pp512 d0": all words of a choice occur', commas, [])
+  .option("--threads <numbers>", "of the runner; default: as configured, and 1", numbers)
+  .addOption(repeat(5))
+  .option("--no-bandwidth", "do not measure the memory's")
+  .action(profile);
 
 program
   .command("throughput")

@@ -29,6 +29,8 @@ export interface RunnerChoice {
   readonly tokens: number;
   readonly kvType: KvType;
   readonly activations: keyof Manifest["graphs"];
+  /** Absent: as configured. */
+  readonly threads?: number;
 }
 
 export async function openBenchRunner(
@@ -50,7 +52,7 @@ export async function openBenchRunner(
       pages: Math.ceil(choice.tokens / 16),
       pageSize: 16,
       kvType: choice.kvType,
-      threads: Config.read({ flags: {}, environment: process.env }).number("threads"),
+      threads: choice.threads ?? Config.read({ flags: {}, environment: process.env }).number("threads"),
     },
     root,
   );

@@ -30,9 +30,11 @@ export class Report {
     process.stderr.write(`${Object.values(row).join(" · ")}\n`);
   }
 
-  print(): void {
-    const columns = [...new Set(this.#rows.flatMap((row) => Object.keys(row)))];
-    const cells = this.#rows.map((row) => columns.map((column) => shown(row[column])));
+  /** The rows as they are, or as `arranged` for people. */
+  print(arranged: (rows: readonly Row[]) => readonly Row[] = (rows) => rows): void {
+    const rows = arranged(this.#rows);
+    const columns = [...new Set(rows.flatMap((row) => Object.keys(row)))];
+    const cells = rows.map((row) => columns.map((column) => shown(row[column])));
     const { cpu, cores, features, memoryGiB, commit, load } = this.machine;
     const machine = `${cpu}, ${cores} cores, ${memoryGiB} GiB, ${features.join(" ")}`;
     const date = new Date().toISOString().slice(0, 10);

@@ -32,6 +32,7 @@ class RunnerHandle : public Napi::ObjectWrap<RunnerHandle> {
                         InstanceMethod<&RunnerHandle::step>("step"),
                         InstanceMethod<&RunnerHandle::sequence>("sequence"),
                         InstanceMethod<&RunnerHandle::stats>("stats"),
+                        InstanceMethod<&RunnerHandle::parts>("parts"),
                         InstanceMethod<&RunnerHandle::check>("check"),
                         InstanceMethod<&RunnerHandle::inspect>("inspect"),
                         InstanceMethod<&RunnerHandle::save>("save"),
@@ -58,6 +59,7 @@ class RunnerHandle : public Napi::ObjectWrap<RunnerHandle> {
   Napi::Value step(const Napi::CallbackInfo& info);
   Napi::Value sequence(const Napi::CallbackInfo& info);
   Napi::Value stats(const Napi::CallbackInfo& info);
+  Napi::Value parts(const Napi::CallbackInfo& info);
   void check(const Napi::CallbackInfo& info);
   Napi::Value inspect(const Napi::CallbackInfo& info);
   Napi::Value save(const Napi::CallbackInfo& info);
@@ -295,6 +297,21 @@ Napi::Value RunnerHandle::stats(const Napi::CallbackInfo& info) {
     object.Set("steps", static_cast<double>(stats.steps));
     object.Set("tokensComputed", static_cast<double>(stats.tokensComputed));
     return object;
+  });
+}
+
+Napi::Value RunnerHandle::parts(const Napi::CallbackInfo& info) {
+  const Napi::Env env = info.Env();
+  return guarded(env, [&]() -> Napi::Value {
+    Napi::Array array = Napi::Array::New(env);
+    for (const Part& part : open().parts().all()) {
+      Napi::Object object = Napi::Object::New(env);
+      object.Set("name", part.name);
+      object.Set("runs", static_cast<double>(part.runs));
+      object.Set("ms", static_cast<double>(part.nanoseconds) * 1e-6);
+      array.Set(array.Length(), object);
+    }
+    return array;
   });
 }
 

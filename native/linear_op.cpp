@@ -105,6 +105,7 @@ struct LinearOpKernel {
     const auto* x = static_cast<const float*>(node.data(0));
     const auto* gain = static_cast<const float*>(node.data(kGain));
     if (gain == nullptr) return x;
+    const Timed timed(*op.norms);
     node.checked(kGain, columns, "a norm's gain");
     const size_t size = static_cast<size_t>(rows) * columns;
     const float* branch = node.data(kBranch) == nullptr
@@ -161,21 +162,6 @@ struct EmbeddingKernel {
   LinearWeight table;
   Panels panels;
 };
-
-// Makes, runs and ends kernels of type `Kernel` for an operator of type `Op`.
-template <typename Op, typename Kernel>
-void fillLife(Op& op) {
-  op.CreateKernelV2 = [](const ort::OrtCustomOp* self, const ort::OrtApi*, const ort::OrtKernelInfo* info,
-                         void** kernel) -> ort::OrtStatus* {
-    const auto& made = *static_cast<const Op*>(self);
-    return guarded(*made.table, [&] { *kernel = new Kernel(made, info); });
-  };
-  op.KernelComputeV2 = [](void* kernel, ort::OrtKernelContext* context) -> ort::OrtStatus* {
-    auto& self = *static_cast<Kernel*>(kernel);
-    return guarded(*self.op.table, [&] { self.run(context); });
-  };
-  op.KernelDestroy = [](void* kernel) { delete static_cast<Kernel*>(kernel); };
-}
 
 }  // namespace
 

@@ -31,6 +31,10 @@ struct LinearOp : ort::OrtCustomOp {
   Team* team = nullptr;
   // Null: weights are read where the library has them.
   const MappedFile* weights = nullptr;
+  // Gets a part for each node while a session is created.
+  Parts* parts = nullptr;
+  // Where the norms of all nodes are counted, which are also in those of the nodes.
+  Part* norms = nullptr;
   // Of this operator in the graph; counted while a session is created.
   mutable int nodes = 0;
   // Normed rows, shared by all nodes, of which one runs at a time; grows to the largest step.
@@ -42,6 +46,7 @@ struct EmbeddingOp : ort::OrtCustomOp {
 
   const ort::OrtTable* table = nullptr;
   Team* team = nullptr;
+  Parts* parts = nullptr;
 };
 
 }  // namespace pocket

@@ -9,6 +9,7 @@
 #include "linear_op.h"
 #include "mapped_file.h"
 #include "ort_kernel.h"
+#include "parts.h"
 #include "team.h"
 
 namespace pocket {
@@ -31,18 +32,22 @@ struct PagedAttentionOp : ort::OrtCustomOp {
 
   const ort::OrtTable* table = nullptr;
   Team* team = nullptr;
+  Parts* parts = nullptr;
   Current current;
   AttentionShape shape;
   int layers = 0;
 };
 
 struct PagedAttentionKernel {
-  const PagedAttentionOp* op;
+  PagedAttentionKernel(const PagedAttentionOp& op, const ort::OrtKernelInfo* info)
+      : op(op), layer(static_cast<int>(attribute(*op.table, info, "layer", 0, op.layers - 1))) {}
+  void run(ort::OrtKernelContext* context) const;
+
+  const PagedAttentionOp& op;
   int layer;
 };
 
-void compute(const PagedAttentionKernel& kernel, ort::OrtKernelContext* context) {
-  const PagedAttentionOp& op = *kernel.op;
+void PagedAttentionKernel::run(ort::OrtKernelContext* context) const {
   const Batch& batch = *op.current.batch;
   const size_t rows = batch.rows.size();
   const size_t queryWidth = static_cast<size_t>(op.shape.heads) * op.shape.headDim;
@@ -54,28 +59,16 @@ void compute(const PagedAttentionKernel& kernel, ort::OrtKernelContext* context)
   tensors.v = static_cast<const float*>(node.checked(2, rows * keyWidth, "PagedAttention: v"));
   tensors.out = node.output(0, static_cast<int64_t>(rows), static_cast<int64_t>(queryWidth));
   op.current.attention->run(
-      batch, tensors, op.current.store->layer(kernel.layer),
+      batch, tensors, op.current.store->layer(layer),
       [&node](int count, const std::function<void(int)>& body) { node.parallel(count, body); });
 }
 
 PagedAttentionOp::PagedAttentionOp() {
   fillCommon(*this);
+  fillLife<PagedAttentionOp, PagedAttentionKernel>(*this);
   GetName = [](const OrtCustomOp*) { return "PagedAttention"; };
   GetInputType = [](const OrtCustomOp*, size_t) { return ort::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT; };
   GetInputTypeCount = [](const OrtCustomOp*) -> size_t { return 3; };
-  CreateKernelV2 = [](const OrtCustomOp* self, const ort::OrtApi*, const ort::OrtKernelInfo* info,
-                      void** kernel) -> ort::OrtStatus* {
-    const auto* op = static_cast<const PagedAttentionOp*>(self);
-    return guarded(*op->table, [&] {
-      const int64_t layer = attribute(*op->table, info, "layer", 0, op->layers - 1);
-      *kernel = new PagedAttentionKernel{op, static_cast<int>(layer)};
-    });
-  };
-  KernelComputeV2 = [](void* kernel, ort::OrtKernelContext* context) -> ort::OrtStatus* {
-    const auto& self = *static_cast<PagedAttentionKernel*>(kernel);
-    return guarded(*self.op->table, [&] { compute(self, context); });
-  };
-  KernelDestroy = [](void* kernel) { delete static_cast<PagedAttentionKernel*>(kernel); };
 }
 
 }  // namespace
@@ -86,6 +79,9 @@ struct Model::Runtime {
   std::string version;
   ModelOptions options;
   KvStore* store = nullptr;
+  Parts parts;
+  Part& graph = parts.add("graph");
+  Part& norms = parts.add("norms");
   std::unique_ptr<Rope> rope;
   std::unique_ptr<Attention> attention;
   std::unique_ptr<Linear> linear;
@@ -141,6 +137,7 @@ void Model::Runtime::openLibrary() {
 void Model::Runtime::prepareAttention() {
   rope = std::make_unique<Rope>(options.headDim, options.context, options.ropeBase);
   op.table = &table;
+  op.parts = &parts;
   op.layers = options.layers;
   op.shape.heads = options.heads;
   op.shape.kvHeads = options.kvHeads;
@@ -154,6 +151,8 @@ void Model::Runtime::prepareAttention() {
 void Model::Runtime::prepareLinear() {
   linear = makeLinear(options.isa, options.threads);
   linearOp.table = embeddingOp.table = &table;
+  linearOp.parts = embeddingOp.parts = &parts;
+  linearOp.norms = &norms;
   linearOp.linear = linear.get();
 }
 
@@ -205,6 +204,9 @@ Model::~Model() = default;
 
 const std::string& Model::runtimeVersion() const { return runtime_->version; }
 
+Parts& Model::parts() { return runtime_->parts; }
+const Parts& Model::parts() const { return runtime_->parts; }
+
 namespace {
 
 // A tensor over memory of ours, released with the scope.
@@ -243,7 +245,10 @@ float* Model::run(const Batch& batch, const std::vector<int64_t>& tokens, const 
   const char* outputNames[] = {"logits"};
   std::optional<Awake> awake;
   if (runtime.team) awake.emplace(*runtime.team);
-  check(table, table.Run(runtime.session, nullptr, inputNames, inputs, 2, outputNames, 1, &runtime.logits));
+  {
+    const Timed timed(runtime.graph);
+    check(table, table.Run(runtime.session, nullptr, inputNames, inputs, 2, outputNames, 1, &runtime.logits));
+  }
   void* data = nullptr;
   check(table, table.GetTensorMutableData(runtime.logits, &data));
   return static_cast<float*>(data);

@@ -12,6 +12,7 @@
 #include "attention.h"
 #include "batch.h"
 #include "kv_store.h"
+#include "parts.h"
 
 namespace pocket {
 
@@ -45,6 +46,11 @@ class Model {
   float* run(const Batch& batch, const std::vector<int64_t>& tokens, const std::vector<int64_t>& wanted);
 
   const std::string& runtimeVersion() const;
+  // Where runs spent their time: `graph`, the whole of a run inside the runtime; in it each node of ours, by its name; and
+  // in those `norms`, norms with residual sums in front of linear layers. Not to be read during a run. Whoever has more
+  // to time adds parts of its own.
+  Parts& parts();
+  const Parts& parts() const;
 
  private:
   struct Runtime;

@@ -259,6 +259,7 @@ static_assert(sizeof(void*) != 8 || offsetof(OrtCustomOp, ReleaseAliasMap) == 25
   X(101, ReleaseCustomOpDomain, void, (OrtCustomOpDomain* domain))                                                     \
   X(130, AddSessionConfigEntry, OrtStatus*, (OrtSessionOptions* options, const char* key, const char* value))          \
   X(165, AddRunConfigEntry, OrtStatus*, (OrtRunOptions* options, const char* key, const char* value))                  \
+  X(244, KernelInfo_GetNodeName, OrtStatus*, (const OrtKernelInfo* info, char* out, std::size_t* size))                \
   X(274, KernelContext_ParallelFor, OrtStatus*,                                                                        \
     (const OrtKernelContext* context, OrtParallelBody body, std::size_t total, std::size_t batches, void* user))
 

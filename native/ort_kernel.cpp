@@ -1,7 +1,5 @@
 #include "ort_kernel.h"
 
-#include <string>
-
 namespace pocket {
 
 void check(const ort::OrtTable& table, ort::OrtStatus* status) {
@@ -93,6 +91,15 @@ int64_t attribute(const ort::OrtTable& table, const ort::OrtKernelInfo* info, co
   if (value >= low && value <= high) return value;
   throw error("RUNTIME_FAILED", "a node's attribute %s is %lld; it must lie in %lld ... %lld.", name,
               static_cast<long long>(value), static_cast<long long>(low), static_cast<long long>(high));
+}
+
+std::string nodeName(const ort::OrtTable& table, const ort::OrtKernelInfo* info) {
+  size_t size = 0;  // with the zero at the end
+  check(table, table.KernelInfo_GetNodeName(info, nullptr, &size));
+  std::string name(size, '\0');
+  check(table, table.KernelInfo_GetNodeName(info, name.data(), &size));
+  name.resize(size > 0 ? size - 1 : 0);
+  return name;
 }
 
 void fillCommon(ort::OrtCustomOp& op) {

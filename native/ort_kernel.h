@@ -1,15 +1,18 @@
 // What every custom operator of ours needs from ONNX Runtime: statuses as exceptions and back, tensors as pointers
-// with a checked size, and threads as a ParallelFor: the library's, or a team of ours. It knows no operator. Only what
-// is compiled into the addon includes it; the kernels behind the operators do not know ONNX Runtime.
+// with a checked size, threads as a ParallelFor (the library's, or a team of ours), and the one frame in which nodes are
+// made, run, timed and ended. It knows no operator. Only what is compiled into the addon includes it; the kernels behind
+// the operators do not know ONNX Runtime.
 #pragma once
 
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <string>
 
 #include "error.h"
 #include "ort_api.h"
+#include "parts.h"
 #include "team.h"
 
 namespace pocket {
@@ -62,7 +65,39 @@ ort::OrtStatus* guarded(const ort::OrtTable& table, const Body& body) {
   }
 }
 
+// Name of a node that is being made, as the graph has it.
+std::string nodeName(const ort::OrtTable& table, const ort::OrtKernelInfo* info);
+
 // The members of OrtCustomOp that are the same for all of ours: CPU, all outputs f32, all in the default memory.
 void fillCommon(ort::OrtCustomOp& op);
+
+// A node's kernel beside the part that its runs are counted in, which has the node's name.
+template <typename Kernel>
+struct TimedKernel {
+  template <typename Op>
+  TimedKernel(const Op& op, const ort::OrtKernelInfo* info)
+      : table(*op.table), part(op.parts->add(nodeName(*op.table, info))), kernel(op, info) {}
+
+  const ort::OrtTable& table;
+  Part& part;
+  Kernel kernel;
+};
+
+// Makes, runs and ends kernels of type `Kernel`, which has (op, info) as constructor and run(context), for an operator of
+// type `Op`, which has `table` and `parts`.
+template <typename Op, typename Kernel>
+void fillLife(Op& op) {
+  op.CreateKernelV2 = [](const ort::OrtCustomOp* self, const ort::OrtApi*, const ort::OrtKernelInfo* info,
+                         void** kernel) -> ort::OrtStatus* {
+    const auto& made = *static_cast<const Op*>(self);
+    return guarded(*made.table, [&] { *kernel = new TimedKernel<Kernel>(made, info); });
+  };
+  op.KernelComputeV2 = [](void* kernel, ort::OrtKernelContext* context) -> ort::OrtStatus* {
+    auto& self = *static_cast<TimedKernel<Kernel>*>(kernel);
+    const Timed timed(self.part);
+    return guarded(self.table, [&] { self.kernel.run(context); });
+  };
+  op.KernelDestroy = [](void* kernel) { delete static_cast<TimedKernel<Kernel>*>(kernel); };
+}
 
 }  // namespace pocket

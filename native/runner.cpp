@@ -38,7 +38,8 @@ Runner::Runner(const RunnerOptions& options)
       cache_(options.pages, options.pageSize, options.model.context),
       store_(kvShape(options)),
       model_(options.model, store_),
-      sampler_(options.model.vocab) {}
+      sampler_(options.model.vocab),
+      sampling_(model_.parts().add("sampler")) {}
 
 void Runner::requireIdle(const char* what) const {
   if (stepping_) throw error("ENGINE_BUSY", "The engine is in a step; %s must wait for its end.", what);
@@ -162,8 +163,11 @@ void Runner::pack(Step& step) {
 void Runner::compute(Step& step) {
   const auto begin = std::chrono::steady_clock::now();
   float* logits = model_.run(step.batch, step.tokens, step.wanted);
-  size_t row = 0;
-  for (size_t entry = 0; entry < step.entries.size(); entry++) collect(step, entry, logits, row);
+  {
+    const Timed timed(sampling_);
+    size_t row = 0;
+    for (size_t entry = 0; entry < step.entries.size(); entry++) collect(step, entry, logits, row);
+  }
   step.milliseconds =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
 }
@@ -243,5 +247,10 @@ void Runner::abandon(const Step& step) noexcept {
 }
 
 RunnerStats Runner::stats() const { return {cache_.stats(), steps_, tokensComputed_}; }
+
+const Parts& Runner::parts() const {
+  requireIdle("parts");
+  return model_.parts();
+}
 
 }  // namespace pocket

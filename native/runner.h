@@ -130,6 +130,8 @@ class Runner {
 
   bool stepping() const { return stepping_; }
   RunnerStats stats() const;
+  // The model's, and `sampler`: reading logits, whatever was wanted of them. Throws ENGINE_BUSY.
+  const Parts& parts() const;
   const RunnerOptions& options() const { return options_; }
   const Cache& cache() const { return cache_; }
   const KvStore& store() const { return store_; }
@@ -149,6 +151,7 @@ class Runner {
   KvStore store_;
   Model model_;
   Sampler sampler_;
+  Part& sampling_;
   bool stepping_ = false;
   int files_ = 0;
   int64_t steps_ = 0;

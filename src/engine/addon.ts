@@ -162,6 +162,19 @@ export interface RunnerStats {
   readonly tokensComputed: number;
 }
 
+/**
+ * Where steps spent their time since `open`. A model's parts are `graph` (a run of the graph as a whole), inside it each
+ * node of our operators under the name that models/ gave it, inside those `norms` (norms and residual sums in front of
+ * linear layers), and behind the graph `sampler` (whatever was wanted of the logits). What is missing from the graph is
+ * ONNX Runtime and its own operators. Always counted.
+ */
+export interface Part {
+  readonly name: string;
+  readonly runs: number;
+  /** Of the thread that began it, waiting for the other threads included. */
+  readonly ms: number;
+}
+
 export interface Cells {
   readonly slots: Int32Array;
   readonly births: Int32Array;
@@ -188,6 +201,8 @@ export interface Runner {
   step(entries: readonly StepEntry[]): Promise<StepResult>;
   sequence(id: SequenceId): SequenceInfo;
   stats(): RunnerStats;
+  /** In an order that does not change. For a while's parts take those before it away. Throws ENGINE_BUSY in a step. */
+  parts(): readonly Part[];
   /** Throws BAD_ARGUMENT with a list of the broken invariants of design §10, if any. */
   check(): void;
   inspect(id: SequenceId, layer?: number): Cells;

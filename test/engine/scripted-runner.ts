@@ -183,6 +183,10 @@ export class ScriptedRunner implements Runner {
     };
   }
 
+  parts(): [] {
+    return [];
+  }
+
   stats(): RunnerStats {
     const held = [...this.sequences.values()];
     const cells = held.reduce((sum, own) => sum + own.length, 0);

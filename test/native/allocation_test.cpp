@@ -8,6 +8,7 @@
 #include "attention_scene.h"
 #include "check.h"
 #include "linear_scene.h"
+#include "parts.h"
 #include "sampler_row.h"
 #include "team.h"
 
@@ -127,6 +128,14 @@ TEST("a team, awake or not, asks for no memory") {
   step();
   CHECK_EQ(newsDuring(step), 0);
   CHECK_EQ(ran.load(), 400);
+}
+
+TEST("timing a part asks for no memory") {
+  Parts parts;
+  Part& part = parts.add("/model/layers.0/attn/qkv_proj/Linear, a name that is too long to stand in a string itself");
+  for (int i = 0; i < 200; i++) parts.add("another");
+  CHECK_EQ(newsDuring([&] { for (int i = 0; i < 1000; i++) const Timed timed(part); }), 0);
+  CHECK_EQ(parts.all().front().runs, 1000);
 }
 
 TEST("a warm sampler asks for no memory, greedy or not, with penalties and a mask") {

@@ -4,9 +4,10 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Runner, SampledToken } from "../../src/engine/addon.ts";
 import { Engine } from "../../src/engine/engine.ts";
 import { type Generated, greedy as greedyJob, type Job } from "../../src/engine/job.ts";
+import { proposalsMost } from "../../src/engine/lookup.ts";
 import { mulberry } from "../engine/faulty-runner.ts";
 import { append, job } from "../engine/rig.ts";
-import { greedy, openTiny, prefill, tokensOf } from "./tiny-runner.ts";
+import { greedy, openTiny, openTinyPanels, prefill, tokensOf } from "./tiny-runner.ts";
 
 let runner: Runner;
 let engine: Engine;
@@ -127,6 +128,25 @@ async function guided(
   return { said: said.slice(0, truth.length), cells, accepted, rejected };
 }
 
+/** What `steps` steps of one token say behind the sequence, the first with proposals. */
+async function says(on: Runner, id: number, steps: number, first: number, proposals: readonly number[] = []) {
+  const said: SampledToken[] = [];
+  for (let step = 0; step < steps; step++) {
+    const { length } = on.sequence(id);
+    on.splice(id, [{ start: length, end: length, count: 1 }]);
+    const { outcomes } = await on.step([
+      {
+        sequence: id,
+        tokens: Int32Array.of(said.at(-1)?.token ?? first),
+        sample: { ...greedy, draw: step, generatedFrom: length },
+        ...(proposals.length > 0 && { proposals: Int32Array.from(proposals) }),
+      },
+    ]);
+    said.push(...(outcomes[0]!.accepted ?? []), outcomes[0]!);
+  }
+  return said;
+}
+
 function expectClose(got: { readonly logprob: number }, expected: { readonly logprob: number }): void {
   expect(Math.abs(got.logprob - expected.logprob)).toBeLessThan(1e-3);
 }
@@ -227,6 +247,44 @@ describe("with lookup", () => {
 });
 
 describe("the native step", () => {
+  test.each(["f32", "f16", "bf16", "int8"] as const)(
+    "over %s pages and panels, tokens that were proposed have the logprobs of those that were not, bit for bit",
+    async (kvType) => {
+      const own = await openTinyPanels("lookup", { kvType, pages: 256 });
+      // Around 1,024 cells, where attention begins to be cut into ranges, and in front of it.
+      for (const length of [100, 1016]) {
+        const plain = await says(own, await prefill(own, tokensOf(length)), 17, 7);
+        const proposals = plain.slice(0, -1).map(({ token }) => token);
+        const quick = await says(own, await prefill(own, tokensOf(length)), 1, 7, proposals);
+        expect(quick.map(({ token, logprob }) => [token, logprob])).toEqual(
+          plain.map(({ token, logprob }) => [token, logprob]),
+        );
+      }
+      await own.close();
+    },
+  );
+
+  test("no more proposals are computed than leave rows their bits, and lookup asks for no more", async () => {
+    const own = await openTiny("lookup", { pages: 8 });
+    const { proposalsMost: most } = own.describe();
+    expect(proposalsMost).toBeLessThanOrEqual(most);
+    for (const [tokens, computed] of [
+      [1, most],
+      [5, most - 4],
+      [17, 0],
+      [30, 0],
+    ] as const) {
+      const id = await prefill(own, tokensOf(20));
+      own.splice(id, [{ start: 20, end: 20, count: tokens }]);
+      const sample = { ...greedy, generatedFrom: 20 };
+      const proposals = new Int32Array(40);
+      const { outcomes } = await own.step([{ sequence: id, tokens: tokensOf(tokens), sample, proposals }]);
+      expect(outcomes[0]!.proposed ?? 0).toBe(computed);
+      own.release(id);
+    }
+    await own.close();
+  });
+
   test("proposals that are wrong leave the snapshot of a step without them, and its failures say so", async () => {
     const own = await openTiny("lookup", { pages: 4 });
     const [a, b] = [await prefill(own, tokensOf(20)), await prefill(own, tokensOf(20))];

@@ -2,7 +2,7 @@
 // difference is the order of a sum. One model folder per name, since test files may run at the same time.
 import { join } from "node:path";
 import { readManifest } from "../../models/manifest.ts";
-import { ensureTinyModel } from "../../models/tiny.ts";
+import { ensureTinyModel, type TinyOptions } from "../../models/tiny.ts";
 import { packageRoot, runtimeLibrary } from "../../src/commands/package-root.ts";
 import { type OpenOptions, openRunner, type Runner, type SequenceId } from "../../src/engine/addon.ts";
 import { greedy as greedyJob } from "../../src/engine/job.ts";
@@ -36,6 +36,16 @@ export async function openTiny(
     },
     root,
   );
+}
+
+/** Over block-quantised weights in panels, activations in 8 bits: the graph that real models run. */
+export async function openTinyPanels(name: string, options: Partial<OpenOptions> = {}): Promise<Runner> {
+  const root = packageRoot();
+  const made: Partial<TinyOptions> = { source: "mixed", weights: "exact" };
+  const folder = await ensureTinyModel(join(root, "build", "tiny", name), made);
+  const { shapes, rope, graphs } = readManifest(folder);
+  const model = { ...shapes, graph: join(folder, graphs.int8), ropeBase: rope.base };
+  return openTiny(name, { model, ...options });
 }
 
 /** One edit with its tokens; fills the gaps in chunks of `chunk`. */
