@@ -95,9 +95,11 @@ export interface LineValue {
   readonly part: string;
   /** One a step. */
   readonly ms: readonly number[];
+  /** The whole step's are those of all its parts; and so are its bytes. */
   readonly multiplyAdds: number;
-  /** Of weights and cells; the whole step's are those of all its parts. */
+  /** Of weights and of the cells in front. */
   readonly bytes: number;
+  readonly readsCells: boolean;
 }
 
 export function linesOf(
@@ -125,6 +127,7 @@ export function linesOf(
       ms: steps.map(line.ms),
       multiplyAdds: isWhole ? all(workOf) : workOf(line),
       bytes: isWhole ? all(bytesOf) : bytesOf(line),
+      readsCells: line === attention,
     };
   });
 }
@@ -134,14 +137,21 @@ export function between(before: readonly Part[], after: readonly Part[]): Map<st
   return new Map(after.map(({ name, ms }, place) => [name, ms - before[place]!.ms]));
 }
 
-/** A line for every part, a column for every condition: milliseconds, share of the step, rate. */
+/**
+ * A line for every part, a column for every condition: milliseconds, share of the step, rate. What all conditions have
+ * in common is the heading of the first column.
+ */
 export function sideBySide(rows: readonly Row[]): Row[] {
-  const varying = ["model", "kv"].filter((key) => new Set(rows.map((row) => row[key])).size > 1);
+  const labels = ["model", "weights", "kv"];
+  const [same, varying] = [true, false].map((isSame) =>
+    labels.filter((key) => (new Set(rows.map((row) => row[key])).size === 1) === isSame),
+  ) as [string[], string[]];
+  const title = same.map((key) => rows[0]?.[key]).join(", ") || "part";
   const found = new Map<string, Record<string, string | number>>();
   for (const row of rows) {
     const threads = row.threads === 1 ? "1 thread" : `${row.threads} threads`;
     const column = [...varying.map((key) => row[key]), row.row, threads].join(", ");
-    const line = found.get(String(row.part)) ?? { part: row.part! };
+    const line = found.get(String(row.part)) ?? { [title]: row.part! };
     line[column] = cell(row);
     found.set(String(row.part), line);
   }

@@ -117,7 +117,7 @@ test("what lies between two looks is the difference, part by part", () => {
   ]);
 });
 
-test("conditions stand side by side, with what tells them apart in the heading", () => {
+test("conditions stand side by side, with what tells them apart over each and what does not over the parts", () => {
   const row = { model: "m", weights: "exact", kv: "f16", threads: 2, row: "decode @ d0", part: "down", n: 3 };
   const rows = [
     { ...row, ms: 1.234, share: 0.5, "GB/s": 30.44 },
@@ -127,13 +127,14 @@ test("conditions stand side by side, with what tells them apart in the heading",
   ];
   expect(sideBySide(rows)).toEqual([
     {
-      part: "down",
+      "m, exact, f16": "down",
       "decode @ d0, 2 threads": "1.23 ms, 50.0 %, 30.4 GB/s",
       "decode @ d0, 1 thread": "12.3 ms, 25.0 %",
       "pp512 @ d0, 2 threads": "123 ms, 100.0 %, 300 G/s",
     },
-    { part: "memory", "decode @ d0, 2 threads": "33.0 GB/s" },
+    { "m, exact, f16": "memory", "decode @ d0, 2 threads": "33.0 GB/s" },
   ]);
   const kinds = sideBySide([...rows, { ...row, kv: "int8", ms: 1, share: 1 }]);
+  expect(Object.keys(kinds[0]!).slice(0, 2)).toEqual(["m, exact", "f16, decode @ d0, 2 threads"]);
   expect(Object.keys(kinds[0]!)).toContain("int8, decode @ d0, 2 threads");
 });
