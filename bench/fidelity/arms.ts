@@ -1,27 +1,23 @@
-// The arms: what a server may have in its cells after the same compaction. Each is planned by the session room's own
-// planner and built on a fork of the resident conversation, so that what is measured is what is served.
+// The arms: what a server may have in its cells after the same compaction. Each is a recipe, planned by the session
+// room's own planner, so that what is measured is what is served; carried out on the runner by build.ts and in PyTorch
+// by the peer of beside.ts. Pure.
 
 import type { Repair, Reuse } from "../../src/context/chat.ts";
-import type { Runner, SequenceId } from "../../src/engine/addon.ts";
 import type { Splice } from "../../src/engine/job.ts";
 import { planEdit } from "../../src/session/diff.ts";
+import { exactAfter } from "../../src/session/island.ts";
 import { outside, type Range, within } from "../../src/session/range.ts";
 import { nextRepair } from "../../src/session/repair.ts";
 import { lengthOf, type Span, tokensOf } from "../../src/text/span.ts";
-import { append, edit, joined, prefill } from "./cells.ts";
-import { unturned } from "./unturned.ts";
 
-/** A sequence with what its session would know of it. */
+/** What a session knows of its sequence. */
 export interface Resident {
-  readonly id: SequenceId;
   readonly spans: readonly Span[];
   readonly relocated: readonly Range[];
+  readonly exactLength: number;
 }
 
 export interface Edit {
-  readonly runner: Runner;
-  /** A cold sequence, which may have been computed in an earlier run. */
-  readonly prefill: (tokens: Int32Array) => Promise<SequenceId>;
   readonly resident: Resident;
   /** The compacted conversation. */
   readonly wanted: readonly Span[];
@@ -32,15 +28,21 @@ export interface Edit {
   readonly turn: readonly Span[];
 }
 
-export interface Built {
-  readonly resident: Resident;
-  /** Tokens run through the model for the compaction, the next turn left out. */
-  readonly computed: number;
+/** How an arm comes to its cells, and what a session would know of them: all of it but who computes. */
+export interface Recipe extends Resident {
+  /** Leading cells of the resident conversation that it begins with; 0: a cold prefill. */
+  readonly keep: number;
+  /** One after the other, each in the coordinates of what is there then. */
+  readonly edits: readonly (readonly Splice[])[];
+  /** Tokens a step, where they are not as many as usual. */
+  readonly chunk?: number;
+  /** Rotation left out on purpose: keys stay turned for where they stood before. */
+  readonly unturned?: true;
 }
 
 export interface Arm {
   readonly name: string;
-  readonly build: (edit: Edit) => Promise<Built>;
+  readonly plan: (edit: Edit) => Recipe;
 }
 
 const repairs: readonly Repair[] = [
@@ -50,51 +52,50 @@ const repairs: readonly Repair[] = [
 
 /** As they are measured, the telling ones first. The very first is what the others are compared with. */
 export const arms: readonly Arm[] = [
-  { name: "none", build: cold },
-  { name: "suffix", build: (edit) => planned(edit, "suffix", "none") },
+  { name: "none", plan: cold },
+  { name: "suffix", plan: (edit) => planned(edit, "suffix", "none") },
   ...repairs.slice(0, 5).map(repairArm),
-  { name: "dropped", build: dropped },
-  { name: "unturned", build: withoutTurn },
+  { name: "dropped", plan: dropped },
+  { name: "unturned", plan: (edit) => ({ ...planned(edit, "suffix", "none"), unturned: true }) },
   ...repairs.slice(5).map(repairArm),
-  { name: "uncompacted", build: uncompacted },
-  { name: "forget", build: (edit) => planned(edit, "prefix", "none") },
-  { name: "idle", build: idle },
+  { name: "uncompacted", plan: uncompacted },
+  { name: "forget", plan: (edit) => planned(edit, "prefix", "none") },
+  { name: "idle", plan: idle },
   // Other chunks, so that sums are taken in another order: what equal arithmetic may differ by.
-  { name: "again", build: again },
+  { name: "again", plan: (edit) => ({ ...cold(edit), chunk: 384 }) },
 ];
 
 function repairArm(repair: Repair): Arm {
-  return { name: `suffix repair=${repair}`, build: (edit) => planned(edit, "suffix", repair) };
+  return { name: `suffix repair=${repair}`, plan: (edit) => planned(edit, "suffix", repair) };
 }
 
-async function cold({ prefill, wanted }: Edit): Promise<Built> {
-  return coldly(await prefill(tokensOf(wanted)), wanted);
+/** Tokens run through the model for the compaction, the next turn left out. */
+export function computedBy({ edits }: Recipe): number {
+  return edits.flat().reduce((sum, { tokens }) => sum + tokens.length, 0);
 }
 
-async function again({ runner, wanted }: Edit): Promise<Built> {
-  return coldly(await prefill(runner, tokensOf(wanted), 384), wanted);
+function cold({ wanted: spans }: Edit): Recipe {
+  const tokens = tokensOf(spans);
+  return {
+    spans,
+    relocated: [],
+    exactLength: tokens.length,
+    keep: 0,
+    edits: [[{ start: 0, end: 0, tokens }]],
+  };
 }
-
-const coldly = (id: SequenceId, wanted: readonly Span[]): Built => ({
-  resident: { id, spans: wanted, relocated: [] },
-  computed: lengthOf(wanted),
-});
 
 /** The edit of a request with these options. */
-export async function planned(
-  { runner, resident, wanted, turn }: Edit,
-  reuse: Reuse,
-  repair: Repair,
-): Promise<Built> {
-  const { length, exactLength } = runner.sequence(resident.id);
-  const { relocated } = resident;
-  const plan = planEdit(resident.spans, [...wanted, ...turn], { reuse, repair, exactLength, relocated });
+export function planned({ resident, wanted, turn }: Edit, reuse: Reuse, repair: Repair): Recipe {
+  const { spans, exactLength, relocated } = resident;
+  const plan = planEdit(spans, [...wanted, ...turn], { reuse, repair, exactLength, relocated });
   const splices = withoutEnd(plan.splices, lengthOf(turn));
-  const id = runner.fork(resident.id, length);
-  await edit(runner, id, splices);
   return {
-    resident: { id, spans: wanted, relocated: within(plan.relocatedRanges, 0, lengthOf(wanted)) },
-    computed: splices.reduce((sum, { tokens }) => sum + tokens.length, 0),
+    spans: wanted,
+    relocated: within(plan.relocatedRanges, 0, lengthOf(wanted)),
+    exactLength: exactAfter(splices, exactLength),
+    keep: lengthOf(spans),
+    edits: [splices],
   };
 }
 
@@ -107,44 +108,31 @@ function withoutEnd(splices: readonly Splice[], count: number): readonly Splice[
 }
 
 /** Until the session is exact, in the pieces and the order of idle repair. */
-async function idle(edit_: Edit): Promise<Built> {
-  const { runner } = edit_;
-  const built = await planned(edit_, "suffix", "none");
-  const { id, spans } = built.resident;
-  const tokens = tokensOf(spans);
-  let { relocated } = built.resident;
-  let { computed } = built;
+function idle(edit: Edit): Recipe {
+  const first = planned(edit, "suffix", "none");
+  const tokens = tokensOf(first.spans);
+  const edits = [...first.edits];
+  let { relocated, exactLength } = first;
   for (;;) {
-    const { exactLength, length } = runner.sequence(id);
-    const range = nextRepair({ spans, relocated, exactLength }, length, 128);
-    if (!range) break;
+    const range = nextRepair({ spans: first.spans, relocated, exactLength }, tokens.length, 128);
+    if (!range) return { ...first, relocated, exactLength, edits };
     const { start, end } = range;
-    await edit(runner, id, [{ start, end, tokens: tokens.slice(start, end) }]);
-    relocated = within(outside(relocated, start, end), runner.sequence(id).exactLength, length);
-    computed += end - start;
+    const splices = [{ start, end, tokens: tokens.slice(start, end) }];
+    edits.push(splices);
+    exactLength = exactAfter(splices, exactLength);
+    relocated = within(outside(relocated, start, end), exactLength, tokens.length);
   }
-  return { resident: { id, spans, relocated }, computed };
 }
 
 /** The context without the survivors: what would be lost. */
-async function dropped({ runner, resident, wanted, keptSpans, memorySpans }: Edit): Promise<Built> {
+function dropped({ wanted, keptSpans, memorySpans }: Edit): Recipe {
   const spans = wanted.slice(0, keptSpans + memorySpans);
-  const memory = tokensOf(spans.slice(keptSpans));
-  const id = runner.fork(resident.id, lengthOf(spans.slice(0, keptSpans)));
-  await append(runner, id, memory);
-  return { resident: { id, spans, relocated: [] }, computed: memory.length };
+  const keep = lengthOf(spans.slice(0, keptSpans));
+  const tokens = tokensOf(spans.slice(keptSpans));
+  const edits = [[{ start: keep, end: keep, tokens }]];
+  return { spans, relocated: [], exactLength: lengthOf(spans), keep, edits };
 }
 
-async function uncompacted({ runner, resident }: Edit): Promise<Built> {
-  const id = runner.fork(resident.id, runner.sequence(resident.id).length);
-  return { resident: { ...resident, id }, computed: 0 };
+function uncompacted({ resident }: Edit): Recipe {
+  return { ...resident, keep: lengthOf(resident.spans), edits: [] };
 }
-
-async function withoutTurn(edit_: Edit): Promise<Built> {
-  const { resident, computed } = await planned(edit_, "suffix", "none");
-  const id = await unturned(edit_.runner, resident.id);
-  edit_.runner.release(resident.id);
-  return { resident: { ...resident, id }, computed };
-}
-
-export const turnTokens = (turn: readonly Span[]): Int32Array => joined(turn.map(({ tokens }) => tokens));

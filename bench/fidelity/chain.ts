@@ -2,9 +2,10 @@
 // add up? Every round replaces the memory and the two oldest exchanges by a new memory; four exchanges survive,
 // an answer is scored, and two more exchanges come. The oracle computes every round anew.
 import type { Message, Repair } from "../../src/context/chat.ts";
-import type { Runner } from "../../src/engine/addon.ts";
+import type { Runner, SequenceId } from "../../src/engine/addon.ts";
 import { tokensOf } from "../../src/text/span.ts";
-import { planned, type Resident, turnTokens } from "./arms.ts";
+import { planned, type Resident } from "./arms.ts";
+import { build } from "./build.ts";
 import { append, look, lookOn, prefill, speak } from "./cells.ts";
 import { type Conversation, converse, mechanicalMemory, memoryMessage, messagesOf } from "./conversation.ts";
 import { readCorpus } from "./corpus.ts";
@@ -22,6 +23,10 @@ export interface Link {
   readonly text: TurnScore;
   /** Relocated cells after the compaction. */
   readonly stale: number;
+}
+
+interface Held extends Resident {
+  readonly id: SequenceId;
 }
 
 const surviving = 4;
@@ -46,10 +51,12 @@ export async function* chain(
     countOf: (some) => text.countOf(some),
   });
   const first = await prefill(runner, tokensOf(text.spans(messagesAt(conversation, 0, perRound))));
-  let residents: Resident[] = chainRepairs.map(() => ({
-    id: runner.fork(first, runner.sequence(first).length),
+  const { length, exactLength } = runner.sequence(first);
+  let residents: Held[] = chainRepairs.map(() => ({
+    id: runner.fork(first, length),
     spans: text.spans(messagesAt(conversation, 0, perRound)),
     relocated: [],
+    exactLength,
   }));
   runner.release(first);
   for (let round = 1; round <= rounds; round++) {
@@ -57,22 +64,21 @@ export async function* chain(
     const after = messagesAt(conversation, round, perRound);
     const oracle = await prefill(runner, tokensOf(text.spans(before)));
     const turn = text.turn(before, [reportRequest]);
-    const prompt = turnTokens(turn);
+    const prompt = tokensOf(turn);
     const [spoken] = await speak(runner, oracle, [{ prompt, most: answerTokens }], text.stopTokens);
     const reading = { prompt, text: spoken! };
     const [answer] = await look(runner, oracle, [reading], (row) => row);
-    const next = turnTokens(text.spans(after).slice(text.spans(before).length));
+    const next = tokensOf(text.spans(after).slice(text.spans(before).length));
     const along = await goOn(runner, oracle, next, (row) => row);
     runner.release(oracle);
-    const compacted: Resident[] = [];
+    const compacted: Held[] = [];
     for (const [place, repair] of chainRepairs.entries()) {
       const resident = residents[place]!;
-      const cold = (tokens: Int32Array) => prefill(runner, tokens);
-      const wanted = text.spans(before);
-      const edit = { runner, prefill: cold, resident, wanted, keptSpans: 0, memorySpans: 0, turn };
-      const built = await planned(edit, "suffix", repair);
+      const edit = { resident, wanted: text.spans(before), keptSpans: 0, memorySpans: 0, turn };
+      const recipe = planned(edit, "suffix", repair);
+      const { relocated } = recipe;
+      const id = await build(runner, resident.id, recipe, (tokens) => prefill(runner, tokens));
       runner.release(resident.id);
-      const { id, relocated } = built.resident;
       const [own] = await look(runner, id, [reading], (row, _, place) => scored(answer![place]!, row));
       const further = await goOn(runner, id, next, (row, place) => scored(along[place]!, row));
       yield {
@@ -83,7 +89,8 @@ export async function* chain(
         stale: relocated.reduce((sum, { start, end }) => sum + end - start, 0),
         text: scoreTurn(along, further, next.subarray(1)),
       };
-      compacted.push({ id, relocated, spans: text.spans(after) });
+      const { exactLength } = runner.sequence(id);
+      compacted.push({ id, relocated, exactLength, spans: text.spans(after) });
     }
     residents = compacted;
   }

@@ -3,8 +3,8 @@
 import type { Message } from "../../src/context/chat.ts";
 import type { Runner, SequenceId } from "../../src/engine/addon.ts";
 import { tokensOf } from "../../src/text/span.ts";
-import { type Edit, turnTokens } from "./arms.ts";
-import type { Bases } from "./bases.ts";
+import type { Edit } from "./arms.ts";
+import { type Bases, digestOf } from "./bases.ts";
 import { lookAside, type Question } from "./cells.ts";
 import {
   type Conversation,
@@ -25,6 +25,11 @@ export interface Turn extends Question {
 }
 
 export interface Scene {
+  readonly seed: number;
+  /** Names the compacted conversation and what is asked: lines of one seed with another name are not comparable. */
+  readonly name: string;
+  /** The conversation as it was; whoever set the scene releases it. */
+  readonly resident: SequenceId;
   readonly edit: Edit;
   readonly turns: readonly Turn[];
   readonly needles: readonly Asked[];
@@ -58,18 +63,20 @@ export async function setScene(bases: Bases, text: ModelText, shape: Shape): Pro
   const turns = turnsOf(conversation, shape).map(({ name, messages, most }) => ({
     name,
     most,
-    prompt: turnTokens(text.turn(after, messages)),
+    prompt: tokensOf(text.turn(after, messages)),
   }));
   const all = exchanges.slice(0, shape.exchanges).flatMap(({ needles }) => needles);
+  const wanted = text.spans(after);
   return {
+    seed: shape.seed,
+    name: digestOf("", [tokensOf(spans), tokensOf(wanted), ...turns.map(({ prompt }) => prompt)]),
     memory,
     turns,
+    resident: id,
     needles: all.map((needle) => askedOf(needle, after, text)),
     edit: {
-      runner,
-      prefill: (tokens) => bases.prefill(tokens),
-      resident: { id, spans, relocated: [] },
-      wanted: text.spans(after),
+      resident: { spans, relocated: [], exactLength: runner.sequence(id).exactLength },
+      wanted,
       keptSpans: text.spans(kept).length,
       memorySpans: memories.length,
       turn: text.turn(after, turnsOf(conversation, shape)[0]!.messages),
@@ -117,7 +124,7 @@ async function summarise(
   const content =
     "Summarise what you have read since the first file: the files, the functions and types that matter, and what is still open. Write only the summary.";
   const fork = bases.runner.fork(id, tokensOf(text.spans(before)).length);
-  const prompt = turnTokens(text.turn(before, [{ role: "user", content }]));
+  const prompt = tokensOf(text.turn(before, [{ role: "user", content }]));
   const [spoken] = await bases.speak(fork, [{ prompt, most: 180 }], text.stopTokens);
   bases.runner.release(fork);
   return text.tokenizer.decode(spoken!.filter((token) => !text.stopTokens.has(token))).trim();
@@ -126,7 +133,7 @@ async function summarise(
 /** The answer's beginning is given; what is scored is the number. */
 function askedOf(needle: Needle, before: readonly Message[], text: ModelText): Asked {
   const content = `On which port does the service ${needle.service} listen? Answer in one sentence.`;
-  const turn = turnTokens(text.turn(before, [{ role: "user", content }]));
+  const turn = tokensOf(text.turn(before, [{ role: "user", content }]));
   const encode = (port: string) => {
     const sentence = noteOf({ ...needle, port });
     return text.tokenizer.encodeContent(sentence.slice(0, sentence.indexOf(port) + port.length));

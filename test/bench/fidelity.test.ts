@@ -4,13 +4,14 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { arms } from "../../bench/fidelity/arms.ts";
+import { type Arm, arms } from "../../bench/fidelity/arms.ts";
 import { Bases } from "../../bench/fidelity/bases.ts";
 import { chain } from "../../bench/fidelity/chain.ts";
 import type { Shape } from "../../bench/fidelity/conversation.ts";
 import { converse } from "../../bench/fidelity/conversation.ts";
 import { readCorpus } from "../../bench/fidelity/corpus.ts";
 import { type Measured, measure } from "../../bench/fidelity/measure.ts";
+import { setScene } from "../../bench/fidelity/scene.ts";
 import { mean } from "../../bench/fidelity/statistics.ts";
 import { ModelText } from "../../bench/fidelity/text.ts";
 import { openBenchRunner } from "../../bench/open.ts";
@@ -39,9 +40,18 @@ beforeAll(async () => {
     texts: readCorpus(),
     countOf: (some) => text.countOf(some),
   };
-  for await (const one of measure(new Bases(runner, "", undefined), text, shape, chosen)) scores.push(one);
+  for await (const one of measured(new Bases(runner, "", undefined), chosen)) scores.push(one);
 });
 afterAll(() => runner?.close());
+
+async function* measured(bases: Bases, some: readonly Arm[], done?: (arm: string) => boolean) {
+  const scene = await setScene(bases, text, shape);
+  try {
+    yield* measure(bases, text, scene, some, done);
+  } finally {
+    runner.release(scene.resident);
+  }
+}
 
 const kl = (arm: string) => {
   const { turns } = scores.find((one) => one.arm === arm)!;
@@ -80,15 +90,15 @@ test("an interrupted run goes on where it stopped, with the same numbers and wit
     const bases = () => new Bases(runner, "tiny", folder);
     const two = chosen.slice(0, 2);
     const first: Measured[] = [];
-    for await (const one of measure(bases(), text, shape, two)) {
+    for await (const one of measured(bases(), two)) {
       first.push(one);
       break;
     }
-    const done = (scene: string, arm: string) => first.some((one) => one.scene === scene && one.arm === arm);
+    const done = (arm: string) => first.some((one) => one.arm === arm);
     const goOn = async (from: Bases) => {
       const before = runner.stats().tokensComputed;
       const rest: Measured[] = [];
-      for await (const one of measure(from, text, shape, two, done)) rest.push(one);
+      for await (const one of measured(from, two, done)) rest.push(one);
       return { rest, computed: runner.stats().tokensComputed - before };
     };
     const kept = await goOn(bases());
@@ -98,8 +108,7 @@ test("an interrupted run goes on where it stopped, with the same numbers and wit
     const anew = await goOn(new Bases(runner, "tiny", undefined));
     expect(anew.rest).toEqual(kept.rest);
     expect(anew.computed - kept.computed).toBeGreaterThan(scores[0]!.tokens.total + scores[0]!.computed);
-    const all = (scene: string) => scene === first[0]!.scene;
-    for await (const one of measure(bases(), text, shape, two, all)) expect(one).toBeUndefined();
+    for await (const one of measured(bases(), two, () => true)) expect(one).toBeUndefined();
   } finally {
     rmSync(folder, { recursive: true });
   }
