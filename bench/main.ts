@@ -188,6 +188,12 @@ program
     "keeps prefills and answers there; arms that have a line already are passed over",
   )
   .option("--chain <rounds>", "compactions in a row; 0: none", Number, 20)
+  .addOption(
+    new Option("--compare <engine>", "the same arms on the same tokens by another engine").choices([
+      "transformers",
+    ]),
+  )
+  .addOption(gguf())
   .option("--tables <file>", "measure nothing: print the tables of a file of earlier runs")
   .option("--kv <type>", "f32, f16, bf16, int8", "f16")
   .option("--activations <type>", "int8 or f32", "int8")

@@ -4,16 +4,22 @@
 // runs can be interrupted and put together. README.md beside it says how to read them.
 import { appendFileSync, existsSync, mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import type { Manifest } from "../../models/manifest.ts";
 import { packageRoot } from "../../src/commands/package-root.ts";
 import type { KvType } from "../../src/engine/addon.ts";
+import { ggufFolders, threads } from "../engine.ts";
 import { thisMachine } from "../machine.ts";
 import { folderOf, openBenchRunner } from "../open.ts";
+import { TransformersPeer } from "../peers/transformers.ts";
+import { sourceFile } from "../weights-read.ts";
 import { type Arm, arms } from "./arms.ts";
 import { Bases } from "./bases.ts";
+import { measureBeside } from "./beside.ts";
 import { chain, type Link } from "./chain.ts";
 import type { Shape } from "./conversation.ts";
 import { readCorpus, readTexts } from "./corpus.ts";
 import { type Measured, measure } from "./measure.ts";
+import { setScene } from "./scene.ts";
 import { printTables } from "./tables.ts";
 import { ModelText } from "./text.ts";
 
@@ -30,6 +36,9 @@ export interface FidelityOptions {
   readonly texts?: readonly string[];
   /** Folder for prefills and answers: arms that have a line already are passed over. */
   readonly bases?: string;
+  /** The same arms on the same tokens by another engine; gguf: folders of the file that the model was made from. */
+  readonly compare?: "transformers";
+  readonly gguf: readonly string[];
   /** Nothing is measured: the tables of this file. */
   readonly tables?: string;
 }
@@ -39,9 +48,15 @@ export interface ScoreLine {
   readonly label: string;
   readonly at: string;
   readonly machine: ReturnType<typeof thisMachine>;
+  /** That computed `scores`; absent: ours. */
+  readonly engine?: string;
   readonly scores?: Measured;
   readonly link?: Link;
 }
+
+type Keep = (what: Pick<ScoreLine, "engine" | "scores" | "link">) => void;
+/** Whether a line of this engine is there. */
+type Done = (engine: string | undefined, scene: string, arm: string) => boolean;
 
 /** Cells of a resident conversation, its compacted forms and what is asked behind them. */
 const poolTokens = 28_672;
@@ -57,24 +72,39 @@ export async function fidelity(options: FidelityOptions): Promise<void> {
   const earlier = options.bases !== undefined && existsSync(file) ? linesOf(file) : [];
   for (const name of options.model) {
     const label = labelOf(name, options);
-    const keep = (what: Pick<ScoreLine, "scores" | "link">) => {
+    const keep: Keep = (what) => {
       const line = { label, at: new Date().toISOString(), machine, ...what };
       appendFileSync(file, `${JSON.stringify(line)}\n`);
     };
     const own = earlier.filter((line) => line.label === label);
-    const done = (scene: string, arm: string) =>
-      own.some(({ scores }) => scores?.scene === scene && scores.arm === arm);
+    const done: Done = (engine, scene, arm) =>
+      own.some((line) => line.engine === engine && line.scores?.scene === scene && line.scores.arm === arm);
     const { runner, manifest } = await openBenchRunner(folderOf(name), {
       tokens: poolTokens,
       kvType: options.kv as KvType,
       activations: options.activations as "int8" | "f32",
     });
     const bases = new Bases(runner, `${manifest.digest} ${options.activations} ${options.kv}`, options.bases);
-    await measureModel(bases, new ModelText(folderOf(name)), options, chosen, keep, done);
-    await runner.close();
+    const peer = options.compare && (await openPeer(manifest, options));
+    try {
+      await measureModel(bases, new ModelText(folderOf(name)), options, chosen, keep, done, peer);
+    } finally {
+      await peer?.stop();
+      await runner.close();
+    }
   }
   const labels = options.model.map((name) => labelOf(name, options));
   printTables(linesOf(file).filter(({ label }) => labels.includes(label)));
+}
+
+async function openPeer(
+  manifest: Manifest,
+  { gguf, bases: keep }: FidelityOptions,
+): Promise<TransformersPeer> {
+  const file = await sourceFile(manifest, ggufFolders(gguf));
+  const { sha256 } = manifest.source;
+  const { vocab } = manifest.shapes;
+  return TransformersPeer.start({ gguf: file, sha256, threads: threads(), vocab, keep });
 }
 
 function labelOf(name: string, { activations, kv, results, texts }: FidelityOptions): string {
@@ -87,8 +117,9 @@ async function measureModel(
   text: ModelText,
   options: FidelityOptions,
   chosen: readonly Arm[],
-  keep: (what: Pick<ScoreLine, "scores" | "link">) => void,
-  done: (scene: string, arm: string) => boolean,
+  keep: Keep,
+  done: Done,
+  peer: TransformersPeer | undefined,
 ): Promise<void> {
   const [least, most] = options.results as [number, number];
   const texts = options.texts === undefined ? readCorpus() : readTexts(options.texts);
@@ -102,7 +133,16 @@ async function measureModel(
       texts,
       countOf: (some) => text.countOf(some),
     };
-    for await (const scores of measure(bases, text, shape, chosen, done)) keep({ scores });
+    const scene = await setScene(bases, text, shape);
+    const own = (arm: string) => done(undefined, scene.name, arm);
+    for await (const scores of measure(bases, text, scene, chosen, own)) keep({ scores });
+    if (peer) {
+      const { engine } = peer;
+      const theirs = (arm: string) => done(engine, scene.name, arm);
+      for await (const scores of measureBeside(peer, bases, text, scene, chosen, theirs))
+        keep({ engine, scores });
+    }
+    bases.runner.release(scene.resident);
   }
   if (options.chain <= 0) return;
   for await (const link of chain(bases.runner, text, options.chain, 3)) {

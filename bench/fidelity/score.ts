@@ -32,11 +32,15 @@ export interface TurnScore {
 export function scoreTurn(oracle: readonly Row[], arm: readonly Scored[], text: Int32Array): TurnScore {
   return {
     divergences: arm.map((one) => one.divergence),
-    open: oracle.map(({ logprobs, likeliest }) => Math.exp(logprobs[likeliest]!) < 0.9),
+    open: oracle.map(isOpen),
     agreed: oracle.map(({ likeliest }, place) => likeliest === arm[place]!.likeliest),
     logprobs: arm.map(({ nextLogprob }) => nextLogprob),
     firstDivergence: firstDivergence(text, arm),
   };
+}
+
+export function isOpen({ logprobs, likeliest }: Row): boolean {
+  return Math.exp(logprobs[likeliest]!) < 0.9;
 }
 
 export interface Pool {

@@ -4,6 +4,7 @@ import { arms } from "./arms.ts";
 import type { NeedleKind } from "./conversation.ts";
 import type { ScoreLine } from "./fidelity.ts";
 import type { Measured } from "./measure.ts";
+import { oracles, sameTokens, sameTokensRows } from "./same-tokens.ts";
 import { type Pool, pooled, pooledNeedles, poolOf, short } from "./score.ts";
 import { mean } from "./statistics.ts";
 import { compare, turnThere } from "./there.ts";
@@ -17,23 +18,32 @@ export function printTables(lines: readonly ScoreLine[]): void {
     const { cpu, cores, features } = own[0]!.machine;
     const commits = [...new Set(own.map(({ machine }) => machine.commit))].join(", ");
     print(`## ${label}\n\n${cpu}, ${cores} cores, ${features.join(" ")}; commit ${commits}\n`);
-    const scores = own.flatMap((line) => line.scores ?? []);
+    const scores = own.flatMap(({ engine, scores }) => (engine === undefined && scores ? [scores] : []));
     const links = own.flatMap((line) => line.link ?? []);
     if (scores.length > 0) printConversations(label, scores);
+    for (const engine of new Set(own.flatMap((line) => line.engine ?? []))) {
+      printBeside(
+        engine,
+        scores,
+        own.flatMap((line) => (line.engine === engine ? (line.scores ?? []) : [])),
+      );
+    }
     if (links.length > 0) printChain(links);
   }
 }
 
 function latest(lines: readonly ScoreLine[]): ScoreLine[] {
-  const keyOf = ({ scores, link }: ScoreLine) =>
-    scores ? `${scores.seed} ${scores.arm}` : `round ${link!.round} ${link!.arm}`;
+  const keyOf = ({ engine, scores, link }: ScoreLine) =>
+    scores ? `${engine} ${scores.seed} ${scores.arm}` : `round ${link!.round} ${link!.arm}`;
   return [...new Map(lines.map((line) => [keyOf(line), line])).values()];
 }
 
 /** Of every seed those lines that stand on the conversation of its oracle. */
 function ofOneScene(lines: readonly ScoreLine[]): ScoreLine[] {
-  const oracles = lines.flatMap(({ scores }) => (scores?.arm === "none" ? [scores] : []));
-  const scenes = new Map(oracles.map(({ seed, scene }) => [seed, scene]));
+  const own = lines.flatMap(({ engine, scores }) =>
+    engine === undefined && scores?.arm === "none" ? [scores] : [],
+  );
+  const scenes = new Map(own.map(({ seed, scene }) => [seed, scene]));
   return lines.filter(({ scores }) => !scores || scenes.get(scores.seed) === scores.scene);
 }
 
@@ -99,6 +109,14 @@ function printComparison(label: string, turn: string, here: Readonly<Record<stri
       "open: here / there": row.openRatio.toFixed(2),
     })),
   );
+}
+
+function printBeside(engine: string, here: readonly Measured[], there: readonly Measured[]): void {
+  table(`The same tokens in PyTorch: the oracles (${engine})`, oracles(there));
+  for (const turn of Object.keys(here[0]!.turns)) {
+    const rows = sameTokensRows(sameTokens(here, there, turn));
+    if (rows.length > 0) table(`The same tokens in PyTorch: ${turn}`, rows);
+  }
 }
 
 function printChain(links: readonly LinkLine[]): void {

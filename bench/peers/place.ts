@@ -24,6 +24,13 @@ export function genaiPython(): string {
   throw new Error(`There is no ${path}; scripts/peers genai FILE.gguf installs it (1.3 GB).`);
 }
 
+/** The interpreter that has torch and transformers. Throws when it is not there. */
+export function transformersPython(): string {
+  const path = join(peersFolder(), "transformers/venv/bin/python");
+  if (existsSync(path)) return path;
+  throw new Error(`There is no ${path}; scripts/peers transformers installs it (1 GB).`);
+}
+
 /** The folder that was built of this GGUF file. Throws when there is none, or it was built of other weights. */
 export function genaiModel(gguf: string, sha256: string): string {
   const folder = join(peersFolder(), "genai/models", basename(gguf, ".gguf"));
