@@ -14,12 +14,18 @@ import { isOpen, type Row, type TurnScore } from "./score.ts";
 import { firstDivergence, mean } from "./statistics.ts";
 import type { ModelText } from "./text.ts";
 
+export interface Beside {
+  readonly peer: TransformersPeer;
+  /** What the oracles may differ by: see expectAlike. */
+  readonly bound: number;
+}
+
 /**
  * Passes over the arms that `done` has already. Needles are not asked for. Of `none`, the divergences are
  * KL(their oracle ‖ our oracle), and what agrees is the likeliest token of both.
  */
 export async function* measureBeside(
-  peer: TransformersPeer,
+  { peer, bound }: Beside,
   bases: Bases,
   text: ModelText,
   scene: Scene,
@@ -31,6 +37,7 @@ export async function* measureBeside(
   const spoken = await speakHere(bases, text, scene);
   await peer.hold(tokensOf(scene.edit.resident.spans));
   const oracle = await oracleOf(peer, scene, spoken);
+  expectAlike(oracle, bound);
   expectExact(await peer.arm(thereAndBack(scene.edit)));
   for (const { name, plan } of left) {
     const begin = performance.now();
@@ -77,15 +84,26 @@ export function thereAndBack({ wanted, keptSpans, memorySpans }: Edit): PeerReci
   return { from: "oracle", keep: tokens.length, edits, chunk: chunkTokens, turned: true };
 }
 
-/** Nats, a mean of a turn; float32 gives 1e-9. */
-const leastWrong = 1e-6;
-
+/** `seen` is the peer's own oracle again; nats, a mean of a turn. */
 export function expectExact(seen: readonly Looked[]): void {
-  const worst = Math.max(...seen.map(({ divergences }) => mean(divergences)));
-  if (worst < leastWrong) return;
+  const worst = worstOf(seen);
+  if (worst < 1e-6) return;
   throw new Error(
     `Survivors pushed back and pulled again diverge by ${worst} in PyTorch: the peer's splice is wrong.`,
   );
+}
+
+/** `seen` is KL(their oracle ‖ ours); arms are worth comparing only where both compute the same model. */
+export function expectAlike(seen: readonly Looked[], bound: number): void {
+  const worst = worstOf(seen);
+  if (worst < bound) return;
+  throw new Error(
+    `The same prompt diverges by ${worst} between PyTorch and here, more than ${bound}: not the same model.`,
+  );
+}
+
+function worstOf(seen: readonly Looked[]): number {
+  return Math.max(...seen.map(({ divergences }) => mean(divergences)));
 }
 
 async function speakHere(bases: Bases, text: ModelText, scene: Scene): Promise<Spoken> {

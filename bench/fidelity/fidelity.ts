@@ -14,7 +14,7 @@ import { TransformersPeer } from "../peers/transformers.ts";
 import { sourceFile } from "../weights-read.ts";
 import { type Arm, arms } from "./arms.ts";
 import { Bases } from "./bases.ts";
-import { measureBeside } from "./beside.ts";
+import { type Beside, measureBeside } from "./beside.ts";
 import { chain, type Link } from "./chain.ts";
 import type { Shape } from "./conversation.ts";
 import { readCorpus, readTexts } from "./corpus.ts";
@@ -54,9 +54,11 @@ export interface ScoreLine {
   readonly link?: Link;
 }
 
-type Keep = (what: Pick<ScoreLine, "engine" | "scores" | "link">) => void;
-/** Whether a line of this engine is there. */
-type Done = (engine: string | undefined, scene: string, arm: string) => boolean;
+/** The lines of one model. */
+interface Lines {
+  readonly keep: (what: Pick<ScoreLine, "engine" | "scores" | "link">) => void;
+  readonly has: (engine: string | undefined, scene: string, arm: string) => boolean;
+}
 
 /** Cells of a resident conversation, its compacted forms and what is asked behind them. */
 const poolTokens = 28_672;
@@ -72,24 +74,26 @@ export async function fidelity(options: FidelityOptions): Promise<void> {
   const earlier = options.bases !== undefined && existsSync(file) ? linesOf(file) : [];
   for (const name of options.model) {
     const label = labelOf(name, options);
-    const keep: Keep = (what) => {
-      const line = { label, at: new Date().toISOString(), machine, ...what };
-      appendFileSync(file, `${JSON.stringify(line)}\n`);
-    };
     const own = earlier.filter((line) => line.label === label);
-    const done: Done = (engine, scene, arm) =>
-      own.some((line) => line.engine === engine && line.scores?.scene === scene && line.scores.arm === arm);
+    const lines: Lines = {
+      keep(what) {
+        const line = { label, at: new Date().toISOString(), machine, ...what };
+        appendFileSync(file, `${JSON.stringify(line)}\n`);
+      },
+      has: (engine, scene, arm) =>
+        own.some((line) => line.engine === engine && line.scores?.scene === scene && line.scores.arm === arm),
+    };
     const { runner, manifest } = await openBenchRunner(folderOf(name), {
       tokens: poolTokens,
       kvType: options.kv as KvType,
       activations: options.activations as "int8" | "f32",
     });
     const bases = new Bases(runner, `${manifest.digest} ${options.activations} ${options.kv}`, options.bases);
-    const peer = options.compare && (await openPeer(manifest, options));
+    const beside = options.compare && (await openBeside(manifest, options));
     try {
-      await measureModel(bases, new ModelText(folderOf(name)), options, chosen, keep, done, peer);
+      await measureModel(bases, new ModelText(folderOf(name)), options, chosen, lines, beside);
     } finally {
-      await peer?.stop();
+      await beside?.peer.stop();
       await runner.close();
     }
   }
@@ -97,14 +101,14 @@ export async function fidelity(options: FidelityOptions): Promise<void> {
   printTables(linesOf(file).filter(({ label }) => labels.includes(label)));
 }
 
-async function openPeer(
-  manifest: Manifest,
-  { gguf, bases: keep }: FidelityOptions,
-): Promise<TransformersPeer> {
-  const file = await sourceFile(manifest, ggufFolders(gguf));
+async function openBeside(manifest: Manifest, options: FidelityOptions): Promise<Beside> {
+  const gguf = await sourceFile(manifest, ggufFolders(options.gguf));
   const { sha256 } = manifest.source;
   const { vocab } = manifest.shapes;
-  return TransformersPeer.start({ gguf: file, sha256, threads: threads(), vocab, keep });
+  const peer = await TransformersPeer.start({ gguf, sha256, threads: threads(), vocab, keep: options.bases });
+  // Eight bits differ by some 2e-4 from float32, another model by much more than 0.01.
+  const exact = options.activations === "f32" && options.kv === "f32";
+  return { peer, bound: exact ? 1e-5 : 0.01 };
 }
 
 function labelOf(name: string, { activations, kv, results, texts }: FidelityOptions): string {
@@ -117,9 +121,8 @@ async function measureModel(
   text: ModelText,
   options: FidelityOptions,
   chosen: readonly Arm[],
-  keep: Keep,
-  done: Done,
-  peer: TransformersPeer | undefined,
+  lines: Lines,
+  beside: Beside | undefined,
 ): Promise<void> {
   const [least, most] = options.results as [number, number];
   const texts = options.texts === undefined ? readCorpus() : readTexts(options.texts);
@@ -134,19 +137,19 @@ async function measureModel(
       countOf: (some) => text.countOf(some),
     };
     const scene = await setScene(bases, text, shape);
-    const own = (arm: string) => done(undefined, scene.name, arm);
-    for await (const scores of measure(bases, text, scene, chosen, own)) keep({ scores });
-    if (peer) {
-      const { engine } = peer;
-      const theirs = (arm: string) => done(engine, scene.name, arm);
-      for await (const scores of measureBeside(peer, bases, text, scene, chosen, theirs))
-        keep({ engine, scores });
+    const done = (engine?: string) => (arm: string) => lines.has(engine, scene.name, arm);
+    for await (const scores of measure(bases, text, scene, chosen, done())) lines.keep({ scores });
+    if (beside) {
+      const { engine } = beside.peer;
+      for await (const scores of measureBeside(beside, bases, text, scene, chosen, done(engine))) {
+        lines.keep({ engine, scores });
+      }
     }
     bases.runner.release(scene.resident);
   }
   if (options.chain <= 0) return;
   for await (const link of chain(bases.runner, text, options.chain, 3)) {
-    keep({ link });
+    lines.keep({ link });
     process.stderr.write(`chain round ${link.round}, ${link.arm}\n`);
   }
 }

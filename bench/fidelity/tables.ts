@@ -112,7 +112,8 @@ function printComparison(label: string, turn: string, here: Readonly<Record<stri
 }
 
 function printBeside(engine: string, here: readonly Measured[], there: readonly Measured[]): void {
-  table(`The same tokens in PyTorch: the oracles (${engine})`, oracles(there));
+  const said = oracles(there);
+  if (said.length > 0) table(`The same tokens in PyTorch: the oracles (${engine})`, said);
   for (const turn of Object.keys(here[0]!.turns)) {
     const rows = sameTokensRows(sameTokens(here, there, turn));
     if (rows.length > 0) table(`The same tokens in PyTorch: ${turn}`, rows);
