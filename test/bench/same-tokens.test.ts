@@ -36,7 +36,7 @@ test("of every arm those conversations are compared that both engines have", () 
   expect(row).toMatchObject({ arm: "suffix", convs: 2, here: 2.125, there: 1.5, openHere: 3, openThere: 2 });
   expect(row!.ratios).toEqual([2.5 / 3, 2]);
   expect(row!.alike).toBe(0.75);
-  expect(sameTokensRows(rows)[0]).toMatchObject({ ratio: "1.417", "open: ratio": "1.500" });
+  expect(sameTokensRows(rows)[0]).toMatchObject({ ratio: "1.4167", "open: ratio": "1.5000" });
 });
 
 test("the correlation is 1 for what is proportional, -1 for its opposite, and no number where nothing varies", () => {
