@@ -74,14 +74,23 @@ export function sameTokensRows(rows: readonly SameTokens[]): readonly Row[] {
     convs: row.convs,
     "KL here": short(row.here),
     "KL PyTorch": short(row.there),
-    ratio: (row.here / row.there).toFixed(4),
+    ratio: ratioOf(row.here, row.there),
     "KL open here": short(row.openHere),
     "open PyTorch": short(row.openThere),
-    "open: ratio": (row.openHere / row.openThere).toFixed(4),
-    "conv ratios": `${row.ratios[0].toFixed(4)} – ${row.ratios[1].toFixed(4)}`,
-    "correlation of tokens": row.correlation.toFixed(4),
+    "open: ratio": ratioOf(row.openHere, row.openThere),
+    "conv ratios": isNothing(row.there) ? "-" : row.ratios.map((ratio) => ratio.toFixed(4)).join(" – "),
+    "correlation of tokens": isNothing(row.there) ? "-" : row.correlation.toFixed(4),
     "top-1 alike": `${(100 * row.alike).toFixed(1)} %`,
   }));
+}
+
+function ratioOf(here: number, there: number): string {
+  return isNothing(there) ? "-" : (here / there).toFixed(4);
+}
+
+/** What float32 leaves where two prefills are the same: nothing to divide by. */
+function isNothing(kl: number): boolean {
+  return Math.abs(kl) < 1e-7;
 }
 
 /** What both oracles say: of `there`, the lines of `none` carry KL(their oracle ‖ ours). */

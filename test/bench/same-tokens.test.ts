@@ -37,6 +37,10 @@ test("of every arm those conversations are compared that both engines have", () 
   expect(row!.ratios).toEqual([2.5 / 3, 2]);
   expect(row!.alike).toBe(0.75);
   expect(sameTokensRows(rows)[0]).toMatchObject({ ratio: "1.4167", "open: ratio": "1.5000" });
+  const [nothing] = sameTokensRows(
+    sameTokens([line("a", "forget", [1e-4, 2e-4])], [line("a", "forget", [1e-13, -1e-13])], "step"),
+  );
+  expect(nothing).toMatchObject({ ratio: "-", "conv ratios": "-", "correlation of tokens": "-" });
 });
 
 test("the correlation is 1 for what is proportional, -1 for its opposite, and no number where nothing varies", () => {
