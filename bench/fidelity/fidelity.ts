@@ -89,8 +89,9 @@ export async function fidelity(options: FidelityOptions): Promise<void> {
       activations: options.activations as "int8" | "f32",
     });
     const bases = new Bases(runner, `${manifest.digest} ${options.activations} ${options.kv}`, options.bases);
-    const beside = options.compare && (await openBeside(manifest, options));
+    let beside: Beside | undefined;
     try {
+      beside = options.compare && (await openBeside(manifest, options));
       await measureModel(bases, new ModelText(folderOf(name)), options, chosen, lines, beside);
     } finally {
       await beside?.peer.stop();
