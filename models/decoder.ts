@@ -3,6 +3,7 @@
 // the family's; what is taken besides, in which order, and how the graph goes, top-down, is here.
 import type { Family } from "./family.ts";
 import { type GraphBuilder, graphInputs, type Stream } from "./graph.ts";
+import { type KeyWeights, pairScales } from "./pair_scales.ts";
 import type { DecoderShapes } from "./shapes.ts";
 import type { TensorSource } from "./source.ts";
 import type { StoredMatrix, StoredVector } from "./weights.ts";
@@ -19,8 +20,15 @@ export interface Projections {
   readonly v: Linear;
 }
 
+/** What the family takes: besides, the keys' weights as numbers. */
+export interface TakenProjections extends Projections {
+  readonly keys: KeyWeights;
+}
+
 export interface LayerWeights extends Projections {
   readonly attentionNorm: StoredVector;
+  /** What int8 pages divide keys by: (kvHeads, headDim / 2). */
+  readonly pairScales: readonly number[];
   readonly o: StoredMatrix;
   readonly ffnNorm: StoredVector;
   readonly gate: StoredMatrix;
@@ -37,7 +45,11 @@ export interface DecoderWeights {
 }
 
 /** Takes q, k and v of the layer whose tensors' names begin with `prefix`. */
-type TakeProjections = (source: TensorSource, shapes: DecoderShapes, prefix: string) => Promise<Projections>;
+type TakeProjections = (
+  source: TensorSource,
+  shapes: DecoderShapes,
+  prefix: string,
+) => Promise<TakenProjections>;
 
 /** A family whose q, k and v are taken in this way and which is this decoder in all else. */
 export function decoderFamily(name: Family["name"], takeProjections: TakeProjections): Family {
@@ -74,9 +86,13 @@ async function takeLayer(
 ): Promise<LayerWeights> {
   const { hidden, ffn } = shapes;
   const queries = shapes.heads * shapes.headDim;
+  const norm = `${prefix}.attn_norm.weight`;
+  const attentionNorm = await source.vector(norm, hidden);
+  const { keys, ...projections } = await takeProjections(source, shapes, prefix);
   return {
-    attentionNorm: await source.vector(`${prefix}.attn_norm.weight`, hidden),
-    ...(await takeProjections(source, shapes, prefix)),
+    attentionNorm,
+    ...projections,
+    pairScales: pairScales(keys, source.values(norm), shapes.headDim),
     o: await source.matrix(`${prefix}.attn_output.weight`, { rows: hidden, columns: queries }),
     ffnNorm: await source.vector(`${prefix}.ffn_norm.weight`, hidden),
     gate: await source.matrix(`${prefix}.ffn_gate.weight`, { rows: ffn, columns: hidden }),
@@ -112,7 +128,8 @@ function writeDecoder(graph: GraphBuilder, shapes: DecoderShapes, weights: Decod
     );
     residual = attention.sum;
     const [q, k, v] = attention.outputs as [string, string, string];
-    let attended = graph.attention(`${path}/attn`, { layer, heads, kvHeads, headDim }, q, k, v);
+    const shape = { layer, heads, kvHeads, headDim, pairScales: w.pairScales };
+    let attended = graph.attention(`${path}/attn`, shape, q, k, v);
     if (layer === last) {
       // Behind the last attention no row looks at another: only the wanted ones go on.
       attended = graph.pickRows(`${path}/pick/attn`, attended);

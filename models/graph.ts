@@ -51,6 +51,8 @@ export interface AttentionShape {
   readonly heads: number;
   readonly kvHeads: number;
   readonly headDim: number;
+  /** (kvHeads, headDim / 2), above 0: what pages of 8 bits divide this layer's keys by (native/kv_store.h). */
+  readonly pairScales: readonly number[];
 }
 
 /** The graph's inputs, by the names that native/model.cpp binds. `tokens` int64 [T]; `rows` int64 [R]. */
@@ -141,6 +143,7 @@ export class GraphBuilder {
       kv_heads: { int: shape.kvHeads },
       head_dim: { int: shape.headDim },
       scale: { float: 1 / Math.sqrt(shape.headDim) },
+      pair_scales: { floats: shape.pairScales },
     });
   }
 

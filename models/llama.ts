@@ -1,7 +1,7 @@
 // Llama-class models (Touvron et al., 2023, arXiv 2302.13971) and those built like them, SmolLM2 among them: the dense
 // decoder without biases. GGUF stores the rows of q and k with the two dimensions of a rotary pair side by side; they
 // are put back into half layout on the way in.
-import { decoderFamily, type Projections } from "./decoder.ts";
+import { decoderFamily, type TakenProjections } from "./decoder.ts";
 import type { DecoderShapes } from "./shapes.ts";
 import type { TensorSource } from "./source.ts";
 
@@ -11,7 +11,7 @@ async function takeProjections(
   source: TensorSource,
   { hidden, heads, kvHeads, headDim }: DecoderShapes,
   prefix: string,
-): Promise<Projections> {
+): Promise<TakenProjections> {
   const linear = async (name: string, rows: number, interleavedHeads = 0) => ({
     weight: await source.matrix(`${prefix}.${name}.weight`, { rows, columns: hidden }, { interleavedHeads }),
   });
@@ -19,5 +19,6 @@ async function takeProjections(
     q: await linear("attn_q", heads * headDim, heads),
     k: await linear("attn_k", kvHeads * headDim, kvHeads),
     v: await linear("attn_v", kvHeads * headDim),
+    keys: { weight: source.values(`${prefix}.attn_k.weight`, kvHeads) },
   };
 }

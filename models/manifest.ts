@@ -17,7 +17,7 @@ export const linearKinds = ["pocket", "ort"] as const;
 export type LinearKind = (typeof linearKinds)[number];
 
 /** The manifest's version; folders of earlier ones are imported again. */
-export const manifestVersion = 2;
+export const manifestVersion = 3;
 
 const count = z.int().positive();
 

@@ -20,7 +20,10 @@ export interface Node {
   readonly attributes: Readonly<Record<string, Attribute>>;
 }
 
-export type Attribute = { readonly int: number } | { readonly float: number };
+export type Attribute =
+  | { readonly int: number }
+  | { readonly float: number }
+  | { readonly floats: readonly number[] };
 
 /** A tensor whose bytes lie in an external file, little-endian, row-major. */
 export interface ExternalTensor {
@@ -95,7 +98,7 @@ export function decodeModel(bytes: Uint8Array): OnnxGraph {
       inputs: fields.input,
       outputs: fields.output,
       attributes: Object.fromEntries(
-        fields.attribute.map(({ name, type, f, i }) => [name, type === 2 ? { int: i } : { float: f }]),
+        fields.attribute.map((attribute) => [attribute.name, attributeOf(attribute)]),
       ),
     })),
     tensors: initializer.map(({ name, dims, dataType }, index) => ({
@@ -117,7 +120,7 @@ interface ModelFields {
       domain: string;
       input: string[];
       output: string[];
-      attribute: { name: string; type: number; f: number; i: number }[];
+      attribute: AttributeFields[];
     }[];
     readonly initializer: readonly {
       name: string;
@@ -130,6 +133,14 @@ interface ModelFields {
   };
 }
 
+interface AttributeFields {
+  readonly name: string;
+  readonly type: number;
+  readonly f: number;
+  readonly i: number;
+  readonly floats: number[];
+}
+
 interface PortFields {
   readonly name: string;
   readonly type: {
@@ -138,6 +149,20 @@ interface PortFields {
       shape: { dim: { dimValue: number; dimParam: string }[] };
     };
   };
+}
+
+/** Codes of AttributeProto.AttributeType. */
+const attributeTypes = { float: 1, int: 2, floats: 6 } as const;
+
+function attributeOf({ type, f, i, floats }: AttributeFields): Attribute {
+  if (type === attributeTypes.floats) return { floats };
+  return type === attributeTypes.int ? { int: i } : { float: f };
+}
+
+function attributeProto([name, value]: [string, Attribute]): object {
+  if ("floats" in value) return { name, floats: value.floats, type: attributeTypes.floats };
+  if ("int" in value) return { name, i: value.int, type: attributeTypes.int };
+  return { name, f: value.float, type: attributeTypes.float };
 }
 
 function portOf({ name, type }: PortFields): Port {
@@ -160,9 +185,7 @@ function nodeProto(node: Node): object {
     name: node.name,
     opType: node.operator,
     domain: node.domain,
-    attribute: Object.entries(node.attributes).map(([name, value]) =>
-      "int" in value ? { name, i: value.int, type: 2 } : { name, f: value.float, type: 1 },
-    ),
+    attribute: Object.entries(node.attributes).map(attributeProto),
   };
 }
 
@@ -206,7 +229,13 @@ const messages: Readonly<Record<string, Readonly<Record<string, readonly [number
     attribute: [5, "AttributeProto", "repeated"],
     domain: [7, "string"],
   },
-  AttributeProto: { name: [1, "string"], f: [2, "float"], i: [3, "int64"], type: [20, "int32"] },
+  AttributeProto: {
+    name: [1, "string"],
+    f: [2, "float"],
+    i: [3, "int64"],
+    floats: [7, "float", "repeated"],
+    type: [20, "int32"],
+  },
   TensorProto: {
     dims: [1, "int64", "repeated"],
     dataType: [2, "int32"],

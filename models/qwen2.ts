@@ -1,6 +1,6 @@
 // Qwen2 and Qwen2.5 (Yang et al., 2024, arXiv 2407.10671; arXiv 2412.15115): the dense decoder with biases on q, k and
 // v. Its GGUF rows are in half layout already.
-import { decoderFamily, type Projections } from "./decoder.ts";
+import { decoderFamily, type TakenProjections } from "./decoder.ts";
 import type { DecoderShapes } from "./shapes.ts";
 import type { TensorSource } from "./source.ts";
 
@@ -10,7 +10,7 @@ async function takeProjections(
   source: TensorSource,
   { hidden, heads, kvHeads, headDim }: DecoderShapes,
   prefix: string,
-): Promise<Projections> {
+): Promise<TakenProjections> {
   const linear = async (name: string, rows: number) => ({
     weight: await source.matrix(`${prefix}.${name}.weight`, { rows, columns: hidden }),
     bias: await source.vector(`${prefix}.${name}.bias`, rows),
@@ -19,5 +19,9 @@ async function takeProjections(
     q: await linear("attn_q", heads * headDim),
     k: await linear("attn_k", kvHeads * headDim),
     v: await linear("attn_v", kvHeads * headDim),
+    keys: {
+      weight: source.values(`${prefix}.attn_k.weight`),
+      bias: source.values(`${prefix}.attn_k.bias`),
+    },
   };
 }

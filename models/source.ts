@@ -5,8 +5,9 @@ import { basename } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { pocketError } from "../src/errors.ts";
 import type { MatrixRole } from "./containers.ts";
+import { dequantise } from "./dequantise.ts";
 import type { Gguf, GgufTensor } from "./gguf.ts";
-import type { StoredMatrix, StoredVector, WeightsWriter } from "./weights.ts";
+import { type StoredMatrix, type StoredVector, uninterleave, type WeightsWriter } from "./weights.ts";
 
 export class TensorSource {
   private readonly taken = new Set<string>();
@@ -38,6 +39,15 @@ export class TensorSource {
     const stored = this.writer.matrix(tensor, options.role ?? "linear", options.interleavedHeads);
     await this.report(tensor);
     return stored;
+  }
+
+  /** The file's values of a tensor that is taken as well; rows of `interleavedHeads` heads in half layout. */
+  values(name: string, interleavedHeads = 0): Float32Array {
+    const tensor = this.gguf.tensors.get(name);
+    if (!tensor) throw this.broken(`it has no tensor '${name}'`);
+    const count = tensor.dims.reduce((product, size) => product * size, 1);
+    const bytes = this.gguf.read(tensor, 0, tensor.bytes);
+    return dequantise(tensor.type, uninterleave(bytes, interleavedHeads, tensor.dims.at(-1)!), count);
   }
 
   /** Throws UNSUPPORTED_MODEL when the file has a tensor that the family did not take. */

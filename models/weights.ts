@@ -237,7 +237,7 @@ interface RowChunk {
 }
 
 /** Rows of a head stand as pairs (0, 0 + half), (1, 1 + half) …; afterwards the first halves come first. */
-function uninterleave(bytes: Uint8Array, heads: number, rows: number): Uint8Array {
+export function uninterleave(bytes: Uint8Array, heads: number, rows: number): Uint8Array {
   if (heads === 0) return bytes;
   const rowBytes = bytes.length / rows;
   const half = rows / heads / 2;

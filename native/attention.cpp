@@ -145,6 +145,7 @@ class PagedAttention final : public Attention {
     if (store_.type == KvType::kInt8) {
       job.keyScales = layer.keyScales + tile.kvHead * store_.slots;
       job.valueScales = layer.valueScales + tile.kvHead * store_.slots;
+      job.pairScales = layer.pairScales + int64_t{tile.kvHead} * shape_.headDim;
     }
     if (tile.ranges == 1) job.out = input.out + row;
     else job.partial = partials_.data() + tile.partial + task.range * plan_.floatsPerRange(tile);

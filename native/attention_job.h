@@ -46,6 +46,7 @@ struct AttendJob {
   const void* values = nullptr;
   const float* keyScales = nullptr;  // null unless the type is int8
   const float* valueScales = nullptr;
+  const float* pairScales = nullptr;  // (headDim), the same
 
   float* scratch = nullptr;  // scratchFloats(…), aligned to 64 bytes
   // Exactly one of the two is set.

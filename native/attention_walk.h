@@ -25,7 +25,7 @@ template <class Rotate, class Block>
 }
 
 // For each query row of tokens [token, tokenCount): keep(row) with `turned`, (headDim), holding it turned for
-// index - delta and scaled.
+// index - delta and scaled, over int8 pages with its pairs' scales too: those that the keys were divided by.
 template <class Keep>
 [[gnu::always_inline]] inline void turnQueries(const AttendJob& job, int token, int delta, float* turned,
                                                const Keep& keep) {
@@ -39,6 +39,8 @@ template <class Keep>
         turned[d] = (from[d] * cosines[d] - from[half + d] * sines[d]) * job.scoreScale;
         turned[half + d] = (from[half + d] * cosines[d] + from[d] * sines[d]) * job.scoreScale;
       }
+      if (job.pairScales != nullptr)
+        for (int d = 0; d < job.headDim; d++) turned[d] *= job.pairScales[d];
       keep(token * job.group + h);
     }
   }

@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -73,10 +74,11 @@ struct SlotLayout {
 
 int64_t scaleAt(const KvShape& shape, int kvHead, int64_t slot) { return kvHead * shape.slots + slot; }
 
-// Returns the step of a symmetric 8-bit grid that just reaches the largest magnitude.
-float stepOf(const float* from, int count) {
+// Returns the step of a symmetric 8-bit grid that just reaches the largest of count magnitudes.
+template <class At>
+float stepOf(int count, At at) {
   float largest = 0;
-  for (int i = 0; i < count; i++) largest = std::fabs(from[i]) > largest ? std::fabs(from[i]) : largest;
+  for (int i = 0; i < count; i++) largest = std::fabs(at(i)) > largest ? std::fabs(at(i)) : largest;
   return largest / 127.0f;
 }
 
@@ -105,11 +107,14 @@ void gather(const SlotLayout& at, const KvLayer& layer, float* key, float* value
 void scatterBytes(const KvShape& shape, const KvLayer& layer, int kvHead, int64_t slot, const float* key,
                   const float* value) {
   const SlotLayout at(shape, kvHead, slot);
-  const float keyStep = stepOf(key, shape.headDim), valueStep = stepOf(value, shape.headDim);
+  const float* pairScales = layer.pairScales + int64_t{kvHead} * shape.headDim;
+  const auto narrowed = [&](int d) { return key[d] / pairScales[d]; };
+  const float keyStep = stepOf(shape.headDim, narrowed);
+  const float valueStep = stepOf(shape.headDim, [&](int d) { return value[d]; });
   const float keyInverse = keyStep > 0 ? 1.0f / keyStep : 0.0f, valueInverse = valueStep > 0 ? 1.0f / valueStep : 0.0f;
   int8_t* keys = static_cast<int8_t*>(layer.keys);
   int8_t* values = static_cast<int8_t*>(layer.values);
-  for (int d = 0; d < shape.headDim; d++) keys[at.key(d)] = byteOf(key[d], keyInverse);
+  for (int d = 0; d < shape.headDim; d++) keys[at.key(d)] = byteOf(narrowed(d), keyInverse);
   for (int d = 0; d < shape.headDim; d++) values[at.value(d)] = byteOf(value[d], valueInverse);
   layer.keyScales[scaleAt(shape, kvHead, slot)] = keyStep;
   layer.valueScales[scaleAt(shape, kvHead, slot)] = valueStep;
@@ -218,8 +223,9 @@ void readSlot(const KvShape& shape, const KvLayer& layer, int kvHead, int64_t sl
     case KvType::kInt8: break;
   }
   gather<int8_t>(at, layer, key, value, [](int8_t x) { return static_cast<float>(x); });
+  const float* pairScales = layer.pairScales + int64_t{kvHead} * shape.headDim;
   for (int d = 0; d < shape.headDim; d++) {
-    key[d] *= layer.keyScales[scaleAt(shape, kvHead, slot)];
+    key[d] *= layer.keyScales[scaleAt(shape, kvHead, slot)] * pairScales[d];
     value[d] *= layer.valueScales[scaleAt(shape, kvHead, slot)];
   }
 }
@@ -247,6 +253,7 @@ KvStore::KvStore(const KvShape& shape) : shape_(shape) {
   const size_t side = static_cast<size_t>(shape.slots) * shape.headDim * bytesPerElement(shape.type);
   if (side >= kHugeFrom) madvise(memory_, bytes_, MADV_HUGEPAGE);
 #endif
+  if (shape.type == KvType::kInt8) pairScales_.assign(lanes * static_cast<size_t>(shape.headDim), 1.0f);
 }
 
 KvStore::~KvStore() {
@@ -265,8 +272,23 @@ KvLayer KvStore::layer(int index) const {
     float* scales = reinterpret_cast<float*>(memory_ + 2 * sideBytes);
     layer.keyScales = scales + index * layerScales;
     layer.valueScales = scales + (shape_.layers + index) * layerScales;
+    layer.pairScales = pairScales_.data() + static_cast<size_t>(index) * shape_.kvHeads * shape_.headDim;
   }
   return layer;
+}
+
+void KvStore::setPairScales(int layer, const std::vector<float>& scales) {
+  const size_t half = static_cast<size_t>(shape_.headDim) / 2, count = half * shape_.kvHeads;
+  if (layer < 0 || layer >= shape_.layers || scales.size() != count)
+    throw error("BAD_ARGUMENT", "%zu pair scales for layer %d: each of %d layers has %zu", scales.size(), layer,
+                shape_.layers, count);
+  for (const float scale : scales)
+    if (!(scale > 0) || !std::isfinite(scale))
+      throw error("BAD_ARGUMENT", "a pair scale of layer %d is %g: they are finite and above 0", layer, double{scale});
+  if (pairScales_.empty()) return;
+  float* to = pairScales_.data() + 2 * count * layer;
+  for (int kvHead = 0; kvHead < shape_.kvHeads; kvHead++)
+    for (int side = 0; side < 2; side++, to += half) std::copy_n(scales.data() + kvHead * half, half, to);
 }
 
 std::vector<float> KvStore::read(int index, const std::vector<int32_t>& slots, bool keys) const {

@@ -7,7 +7,9 @@
 //   values  [layer][kvHead][tile][16 / pair][headDim][pair]   one row of headDim per (pair of) token(s)
 //
 // pair is 2 for bf16 and int8 (what the 16-bit dot products read) and 1 for the other types. int8 has one f32 scale per
-// slot, kvHead and side:   scales [layer][kvHead][tile][16].
+// slot, kvHead and side:   scales [layer][kvHead][tile][16]. Its keys are divided by the pair scales first: one constant
+// per layer, kvHead and rotary pair, so that the few pairs that are large in every key do not set the scale of all.
+// Both dimensions of a pair share it, so what is stored can still be turned; a kernel multiplies its queries by them.
 // A slot is written once, whole, by the attention kernel; nothing here ever moves.
 #pragma once
 
@@ -39,16 +41,19 @@ struct KvLayer {
   void* values = nullptr;
   float* keyScales = nullptr;
   float* valueScales = nullptr;
+  const float* pairScales = nullptr;  // (kvHeads, headDim): those of the first half, and the same again
 };
 
 size_t bytesPerElement(KvType type);
 const char* name(KvType type);
 
 // One slot of one kv head, headDim floats each way. Writing rounds to nearest, ties to even; int8 takes the largest
-// magnitude of the side as 127. The stored bits do not depend on the machine. Other slots are not touched.
+// magnitude of the side, of a key after the pair scales, as 127. The stored bits do not depend on the machine. Other
+// slots are not touched.
 void writeSlot(const KvShape& shape, const KvLayer& layer, int kvHead, int64_t slot, const float* key,
                const float* value);
-// What the slot holds, as the kernels see it. Meaningless for a slot that was never written.
+// What the slot holds, as the kernels see it, a key with its pair scales multiplied in again. Meaningless for a slot that
+// was never written.
 void readSlot(const KvShape& shape, const KvLayer& layer, int kvHead, int64_t slot, float* key, float* value);
 
 // The given slots of one layer as stored, apart from tiles: keys [kvHead][slot][headDim], values the same, and for
@@ -68,6 +73,9 @@ class KvStore {
 
   const KvShape& shape() const { return shape_; }
   KvLayer layer(int index) const;
+  // Sets a layer's pair scales, (kvHeads, headDim / 2), finite and above 0; without it they are 1. Other types than int8
+  // do not look at them. Before the layer's first key is written. Throws BAD_ARGUMENT.
+  void setPairScales(int layer, const std::vector<float>& scales);
   size_t bytes() const { return bytes_; }
   // Keys (or values) of the given slots in one layer, widened to f32: (slots.size(), kvHeads, headDim), for
   // inspection and tests. Slots that were never written read as whatever lies there.
@@ -77,6 +85,7 @@ class KvStore {
   KvShape shape_;
   size_t bytes_ = 0;
   uint8_t* memory_ = nullptr;
+  std::vector<float> pairScales_;  // (layers, kvHeads, headDim); empty unless the type is int8
 };
 
 }  // namespace pocket

@@ -22,17 +22,18 @@ constexpr const char* kWeightsFile = "weights.bin";
 // What the operator's kernels read while a run is on: set by Model::run, the same for all layers.
 struct Current {
   const Batch* batch = nullptr;
-  KvStore* store = nullptr;
   Attention* attention = nullptr;
 };
 
-// pocket::PagedAttention (q, k, v) -> out, all f32 with one row per batch row; attribute `layer`.
+// pocket::PagedAttention (q, k, v) -> out, all f32 with one row per batch row; attributes `layer`, and `pair_scales`, which
+// the store divides the layer's keys by.
 struct PagedAttentionOp : ort::OrtCustomOp {
   PagedAttentionOp();
 
   const ort::OrtTable* table = nullptr;
   Team* team = nullptr;
   Parts* parts = nullptr;
+  KvStore* store = nullptr;
   Current current;
   AttentionShape shape;
   int layers = 0;
@@ -40,7 +41,9 @@ struct PagedAttentionOp : ort::OrtCustomOp {
 
 struct PagedAttentionKernel {
   PagedAttentionKernel(const PagedAttentionOp& op, const ort::OrtKernelInfo* info)
-      : op(op), layer(static_cast<int>(attribute(*op.table, info, "layer", 0, op.layers - 1))) {}
+      : op(op), layer(static_cast<int>(attribute(*op.table, info, "layer", 0, op.layers - 1))) {
+    op.store->setPairScales(layer, floats(*op.table, info, "pair_scales"));
+  }
   void run(ort::OrtKernelContext* context) const;
 
   const PagedAttentionOp& op;
@@ -59,7 +62,7 @@ void PagedAttentionKernel::run(ort::OrtKernelContext* context) const {
   tensors.v = static_cast<const float*>(node.checked(2, rows * keyWidth, "PagedAttention: v"));
   tensors.out = node.output(0, static_cast<int64_t>(rows), static_cast<int64_t>(queryWidth));
   op.current.attention->run(
-      batch, tensors, op.current.store->layer(layer),
+      batch, tensors, op.store->layer(layer),
       [&node](int count, const std::function<void(int)>& body) { node.parallel(count, body); });
 }
 
@@ -138,6 +141,7 @@ void Model::Runtime::prepareAttention() {
   rope = std::make_unique<Rope>(options.headDim, options.context, options.ropeBase);
   op.table = &table;
   op.parts = &parts;
+  op.store = store;
   op.layers = options.layers;
   op.shape.heads = options.heads;
   op.shape.kvHeads = options.kvHeads;
@@ -237,7 +241,7 @@ float* Model::run(const Batch& batch, const std::vector<int64_t>& tokens, const 
   Runtime& runtime = *runtime_;
   const ort::OrtTable& table = runtime.table;
   runtime.dropLogits();
-  runtime.op.current = {&batch, runtime.store, runtime.attention.get()};
+  runtime.op.current = {&batch, runtime.attention.get()};
   const Tensor tokenTensor(table, runtime.memory, tokens);
   const Tensor rowTensor(table, runtime.memory, wanted);
   const char* inputNames[] = {"tokens", "rows"};

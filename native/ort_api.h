@@ -258,6 +258,8 @@ static_assert(sizeof(void*) != 8 || offsetof(OrtCustomOp, ReleaseAliasMap) == 25
   X(100, ReleaseSessionOptions, void, (OrtSessionOptions* options))                                                    \
   X(101, ReleaseCustomOpDomain, void, (OrtCustomOpDomain* domain))                                                     \
   X(130, AddSessionConfigEntry, OrtStatus*, (OrtSessionOptions* options, const char* key, const char* value))          \
+  X(162, KernelInfoGetAttributeArray_float, OrtStatus*,                                                                \
+    (const OrtKernelInfo* info, const char* name, float* out, std::size_t* size))                                      \
   X(165, AddRunConfigEntry, OrtStatus*, (OrtRunOptions* options, const char* key, const char* value))                  \
   X(244, KernelInfo_GetNodeName, OrtStatus*, (const OrtKernelInfo* info, char* out, std::size_t* size))                \
   X(274, KernelContext_ParallelFor, OrtStatus*,                                                                        \

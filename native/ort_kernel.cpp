@@ -102,6 +102,14 @@ std::string nodeName(const ort::OrtTable& table, const ort::OrtKernelInfo* info)
   return name;
 }
 
+std::vector<float> floats(const ort::OrtTable& table, const ort::OrtKernelInfo* info, const char* name) {
+  size_t count = 0;
+  check(table, table.KernelInfoGetAttributeArray_float(info, name, nullptr, &count));
+  std::vector<float> values(count);
+  if (count > 0) check(table, table.KernelInfoGetAttributeArray_float(info, name, values.data(), &count));
+  return values;
+}
+
 void fillCommon(ort::OrtCustomOp& op) {
   using ort::OrtCustomOp;
   op.GetExecutionProviderType = [](const OrtCustomOp*) -> const char* { return nullptr; };

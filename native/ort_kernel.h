@@ -9,6 +9,7 @@
 #include <functional>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "error.h"
 #include "ort_api.h"
@@ -51,6 +52,9 @@ class NodeRun {
 // Attribute of a node that is being made. Throws RUNTIME_FAILED when it is missing or outside [low, high].
 int64_t attribute(const ort::OrtTable& table, const ort::OrtKernelInfo* info, const char* name, int64_t low,
                   int64_t high);
+
+// The same for an attribute of floats; throws when it is missing.
+std::vector<float> floats(const ort::OrtTable& table, const ort::OrtKernelInfo* info, const char* name);
 
 // Runs `body` and turns what it throws into a status for the library.
 template <typename Body>
