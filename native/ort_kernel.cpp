@@ -103,11 +103,16 @@ std::string nodeName(const ort::OrtTable& table, const ort::OrtKernelInfo* info)
 }
 
 std::vector<float> floats(const ort::OrtTable& table, const ort::OrtKernelInfo* info, const char* name) {
-  size_t count = 0;
-  check(table, table.KernelInfoGetAttributeArray_float(info, name, nullptr, &count));
-  std::vector<float> values(count);
-  if (count > 0) check(table, table.KernelInfoGetAttributeArray_float(info, name, values.data(), &count));
-  return values;
+  try {
+    size_t count = 0;
+    check(table, table.KernelInfoGetAttributeArray_float(info, name, nullptr, &count));
+    std::vector<float> values(count);
+    if (count > 0) check(table, table.KernelInfoGetAttributeArray_float(info, name, values.data(), &count));
+    return values;
+  } catch (const Error& failure) {
+    // The library's sentence does not say which.
+    throw error("RUNTIME_FAILED", "a node's attribute %s cannot be read: %s", name, failure.what());
+  }
 }
 
 void fillCommon(ort::OrtCustomOp& op) {

@@ -388,7 +388,7 @@ describe("readManifest", () => {
     writeFileSync(file, JSON.stringify({ ...manifest, format: 1 }));
     expect(() => readManifest(made)).toThrow(/'older' in .* earlier version .*pocket pull/);
     await ensureTinyModel(folder, { id: "older" });
-    expect(readManifest(made).format).toBe(2);
+    expect(readManifest(made).format).toBe(3);
   });
 
   it("says which field of a manifest is wrong", async () => {

@@ -59,6 +59,7 @@ class Scene {
   // A store with the survivors written, in layer 1, and nothing else: all its other bytes are 0xff.
   std::unique_ptr<KvStore> freshStore() const {
     auto made = std::make_unique<KvStore>(store);
+    if (!pairScales.empty()) made->setPairScales(1, pairScales);
     std::memset(made->layer(0).keys, 0xff, made->bytes());
     std::mt19937 keysOfStore(7);
     std::normal_distribution<float> draw;
@@ -69,6 +70,7 @@ class Scene {
         for (int h = 0; h < shape.kvHeads; h++) {
           for (float& x : key) x = draw(keysOfStore);
           for (float& x : value) x = draw(keysOfStore);
+          for (int d = 0; d < shape.headDim; d++) key[d] *= reach(h, d);
           key[1] += outlier;
           rotate(key.data(), sequence.cells[i].birth);
           writeSlot(store, made->layer(1), h, sequence.cells[i].slot, key.data(), value.data());
@@ -124,6 +126,8 @@ class Scene {
   static constexpr int kContext = 4096;
 
   float outlier = 0;  // added to one dimension of every survivor's key before it is rotated; set it before freshStore
+  std::vector<float> pairScales;  // of layer 1, of stores made after it is set
+  std::vector<float> reaches;     // as pair scales
   std::mt19937 random;
   Rope rope;
   AttentionShape shape;
@@ -131,6 +135,23 @@ class Scene {
   std::vector<Sequence> sequences;
   Batch batch;
   std::vector<float> q, k, v;
+
+  // Gives each pair of the keys a reach of its own, some 2^-6 to 2^6, which is its scale too; queries as much smaller,
+  // so that scores are what they were.
+  void drawPairScales() {
+    for (float exponent : normal(static_cast<size_t>(shape.kvHeads) * shape.headDim / 2, 2))
+      reaches.push_back(std::exp2(exponent));
+    pairScales = reaches;
+    const int dim = shape.headDim, group = shape.heads / shape.kvHeads;
+    for (size_t i = 0; i < k.size(); i++) k[i] *= reach(static_cast<int>(i / dim) % shape.kvHeads, i % dim);
+    for (size_t i = 0; i < q.size(); i++) q[i] /= reach(static_cast<int>(i / dim) % shape.heads / group, i % dim);
+  }
+
+  // 1 unless it was drawn.
+  float reach(int kvHead, size_t d) const {
+    const size_t half = static_cast<size_t>(shape.headDim) / 2;
+    return reaches.empty() ? 1.0f : reaches[kvHead * half + d % half];
+  }
 
   // Neighbours in a batch are what they are because the batch says so: this makes it say something else.
   void packBatch() {

@@ -47,6 +47,7 @@ void checkClose(const std::vector<float>& got, const std::vector<float>& wanted,
 void checkAgainstReference(Size size, const std::vector<Plan>& plans, unsigned seed) {
   for (KvType type : kTypes) {
     Scene scene(size, type, plans, seed);
+    if (type == KvType::kInt8 && seed % 2 == 0) scene.drawPairScales();
     std::vector<float> wanted;
     std::unique_ptr<KvStore> first;
     for (const Kernel& kernel : attentionKernels()) {
@@ -61,6 +62,13 @@ void checkAgainstReference(Size size, const std::vector<Plan>& plans, unsigned s
       checkClose(got, wanted, boundOf(kernel.isa, type), label(kernel, type) + " seed " + std::to_string(seed));
     }
   }
+}
+
+// A store of the scene with the rows of its batch written too.
+std::unique_ptr<KvStore> withRows(Scene& scene) {
+  auto store = scene.freshStore();
+  scene.run(*store, Isa::kPortable);
+  return store;
 }
 
 bool sameBits(const std::vector<float>& a, const std::vector<float>& b) {
@@ -152,6 +160,46 @@ TEST("keys with one dimension far larger than the rest keep their scores over f1
       const bool rounds = boundOf(kernel.isa, type).largest > 2e-3;
       const std::vector<float> got = scene.run(*store, kernel);
       checkClose(got, scene.reference(*store), rounds ? Bound{2e-2, 2e-3} : Bound{2e-3, 1e-4}, label(kernel, type));
+    }
+  }
+}
+
+TEST("a key with one huge pair keeps its small pairs over int8 pages, if that pair has a scale") {
+  const auto distance = [](bool scaled, const Kernel& kernel) {
+    Scene scene({14, 2, 64}, KvType::kF32, {{400, 20}, {300, 1}}, 58);
+    scene.outlier = 300;
+    for (size_t i = 1; i < scene.k.size(); i += 64) scene.k[i] += scene.outlier;
+    for (size_t i = 0; i < scene.q.size(); i += 32) scene.q[i + 1] = 0;  // what the huge pair says is of no interest
+    const std::vector<float> wanted = scene.reference(*withRows(scene));
+    scene.store.type = KvType::kInt8;
+    if (scaled) {
+      scene.pairScales.assign(64, 3.0f);
+      for (size_t i = 1; i < scene.pairScales.size(); i += 32) scene.pairScales[i] = 300.0f;
+    }
+    const std::vector<float> got = scene.run(*scene.freshStore(), kernel);
+    double sum = 0;
+    for (size_t i = 0; i < got.size(); i++) sum += std::fabs(double{got[i]} - double{wanted[i]});
+    return sum / static_cast<double>(got.size());
+  };
+  for (const Kernel& kernel : attentionKernels()) {
+    const double without = distance(false, kernel), with = distance(true, kernel);
+    if (!(without > 0.03)) check::fail(__FILE__, __LINE__, kernel.name + " without: " + std::to_string(without));
+    if (!(with < 0.004)) check::fail(__FILE__, __LINE__, kernel.name + " with: " + std::to_string(with));
+  }
+}
+
+TEST("pair scales change no bit over other pages than int8") {
+  for (KvType type : kTypes) {
+    Scene scaled({4, 2, 32}, type, {{100, 30, true}, {60, 9}}, 59);
+    scaled.drawPairScales();
+    Scene plain = scaled;
+    plain.pairScales.clear();
+    auto storePlain = plain.freshStore(), storeScaled = scaled.freshStore();
+    for (const Kernel& kernel : attentionKernels()) {
+      const bool same = sameBits(plain.run(*storePlain, kernel), scaled.run(*storeScaled, kernel));
+      const void *keys = storePlain->layer(0).keys, *scaledKeys = storeScaled->layer(0).keys;
+      const bool sameCells = std::memcmp(keys, scaledKeys, storePlain->bytes()) == 0;
+      CHECK_EQ(same && sameCells, type != KvType::kInt8);
     }
   }
 }

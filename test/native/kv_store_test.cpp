@@ -123,6 +123,48 @@ TEST("int8 is within half a step of a 127th of the largest magnitude") {
   CHECK(stored(KvType::kInt8, std::vector<float>(kDim, 0.0f)) == std::vector<float>(kDim, 0.0f));
 }
 
+TEST("int8 rounds each pair of a key in steps of its scale, a value in steps of its own largest") {
+  std::mt19937 random(4);
+  std::normal_distribution<float> normal;
+  const KvShape shape{2, 2, kDim, 16, KvType::kInt8};
+  for (int round = 0; round < 100; round++) {
+    KvStore store(shape);
+    std::vector<float> scales(2 * kDim / 2), key(kDim), value(kDim), backKey(kDim), backValue(kDim);
+    for (float& scale : scales) scale = std::exp(2 * normal(random));
+    store.setPairScales(1, scales);
+    for (float& x : value) x = normal(random);
+    float reach = 0, largest = 0;
+    for (int d = 0; d < kDim; d++) {
+      const float scale = scales[16 + d % 16];
+      key[d] = scale * normal(random);
+      reach = std::max(reach, std::fabs(key[d]) / scale), largest = std::max(largest, std::fabs(value[d]));
+    }
+    writeSlot(shape, store.layer(1), 1, 3, key.data(), value.data());
+    readSlot(shape, store.layer(1), 1, 3, backKey.data(), backValue.data());
+    for (int d = 0; d < kDim; d++) {
+      CHECK_NEAR(backKey[d], key[d], scales[16 + d % 16] * reach / 254 * 1.0001);
+      CHECK_NEAR(backValue[d], value[d], largest / 254 * 1.0001);
+    }
+    CHECK(store.read(1, {3}, true)[kDim] == backKey[0]);
+  }
+}
+
+TEST("pair scales that are missing, not finite or not above 0 are refused, of every type") {
+  for (KvType type : {KvType::kF16, KvType::kInt8}) {
+    KvStore store({2, 2, kDim, 16, type});
+    const std::vector<float> sound(kDim, 2.0f);
+    store.setPairScales(1, sound);
+    CHECK_THROWS_CODE(store.setPairScales(2, sound), "BAD_ARGUMENT");
+    CHECK_THROWS_CODE(store.setPairScales(-1, sound), "BAD_ARGUMENT");
+    CHECK_THROWS_CODE(store.setPairScales(0, std::vector<float>(kDim - 1, 2.0f)), "BAD_ARGUMENT");
+    for (float wrong : {0.0f, -1.0f, INFINITY, NAN}) {
+      std::vector<float> scales = sound;
+      scales[7] = wrong;
+      CHECK_THROWS_CODE(store.setPairScales(0, scales), "BAD_ARGUMENT");
+    }
+  }
+}
+
 TEST("not-a-number stays one in f32, f16 and bf16, and does not trap in int8") {
   for (KvType type : {KvType::kF32, KvType::kF16, KvType::kBf16})
     CHECK(std::isnan(stored(type, std::vector<float>(kDim, NAN))[1]));
