@@ -67,7 +67,7 @@ export const settings: readonly Setting[] = [
     choice("f32", "f16", "bf16", "int8"),
     "f16",
     "type",
-    "number format of keys and values",
+    "number format of keys and values; int8 takes about half of f16, at a mean KL of some 6e-4",
   ),
   setting("cache.dir", text, undefined, "folder", "where sessions that had to go are kept; none: nowhere"),
   setting(
