@@ -40,7 +40,6 @@ struct AttendPairs {
 
   const AttendJob& job;
   int rows, steps;
-  bool few;  // rows: decode, or little more
   uint32_t* q;  // (rows, headDim / 2), rotated for the delta at hand, scaled
   uint32_t* keys;  // (kPairTiles, 16 * headDim / 2), and the same of values
   uint32_t* values;
@@ -55,10 +54,10 @@ struct AttendPairs {
   alignas(64) float valueScales[kPairTiles * kTile];
   const Segment* segments;
   int tileCount, left;  // of the block; from its start to the job's end
+  bool few = false;  // rows that see the block: decode, or little more
 
   explicit AttendPairs(const AttendJob& work)
-      : job(work), rows(work.tokenCount * work.group), steps(work.headDim / 2),
-        few(rows <= 2 * kPairRows) {
+      : job(work), rows(work.tokenCount * work.group), steps(work.headDim / 2) {
     float* next = work.scratch;
     const auto take = [&next](int64_t floats) {
       float* part = next;
@@ -98,6 +97,7 @@ struct AttendPairs {
 
   // Rows [row, rows) over the tiles of the block.
   void block(int row) {
+    few = rows - row <= 2 * kPairRows;
     for (int t = 0; t < tileCount; t++) readTile(t);
     // Two or three tiles are four of which nobody sees the last.
     const int width = tileCount == 1 ? 1 : kPairTiles;

@@ -9,7 +9,18 @@ namespace pocket {
 namespace {
 
 constexpr int kRangeSegments = 64;  // fewer are not worth a job of their own
-constexpr int kMostRanges = 16;     // of the query tiles of an entry of many rows, together
+constexpr int kRanges = 16;         // that the query tiles of an entry of many rows aim at together
+constexpr int kReadRows = 3;        // tokens whose products with a segment cost as much as reading it
+
+// In products of a token with a segment, roughly.
+int64_t costOf(const QueryTile& tile) { return int64_t{tile.segmentCount} * (tile.rowCount + kReadRows); }
+
+// Whether a row is better not computed together with the one before: what it sees beyond that one is worth a job, and
+// at least as much as both see, which is then read twice. So what is read once more for cuts is no more than what is read
+// anyway, however many gaps an entry fills.
+bool isFar(const Row& before, const Row& row) {
+  return row.index - before.index >= std::max(before.index + 1, kRangeSegments * kTile);
+}
 
 }  // namespace
 
@@ -26,14 +37,10 @@ void AttentionPlan::make(const Batch& batch) {
   queryTiles.clear();
   tasks.clear();
   partialFloats = 0;
-  for (int e = 0; e < static_cast<int>(batch.entries.size()); e++) {
-    const BatchEntry& entry = batch.entries[e];
+  for (const BatchEntry& entry : batch.entries) {
     const int firstSegment = static_cast<int>(segments.size());
     cutStretches(batch, entry);
-    const int tiles = (entry.rowCount + tileTokens - 1) / tileTokens;
-    const int tokens = (entry.rowCount + tiles - 1) / tiles;  // no small last tile
-    for (int row = 0; row < entry.rowCount; row += tokens)
-      planTile(batch, e, row, std::min(tokens, entry.rowCount - row), firstSegment, tiles);
+    cutRows(batch, entry, firstSegment);
   }
 }
 
@@ -89,19 +96,44 @@ void AttentionPlan::cutStretches(const Batch& batch, const BatchEntry& entry) {
   }
 }
 
-// `row` and `rowCount` within the entry, which has `tiles` of them.
-void AttentionPlan::planTile(const Batch& batch, int entry, int row, int rowCount, int firstSegment, int tiles) {
-  QueryTile tile;
-  tile.firstRow = batch.entries[entry].firstRow + row;
-  tile.rowCount = rowCount;
-  tile.firstSegment = firstSegment;
-  const int last = batch.rows[tile.firstRow + tile.rowCount - 1].index;
-  const auto end = std::upper_bound(segments.begin() + firstSegment, segments.end(), last,
-                                    [](int index, const Segment& segment) { return index < segment.index; });
-  tile.segmentCount = static_cast<int>(end - segments.begin()) - firstSegment;
-  tile.asAlone = batch.entries[entry].rowCount <= kDecodeRows;
-  const int wanted = (tile.segmentCount + kRangeSegments - 1) / kRangeSegments;
-  const int ranges = std::min(wanted, std::max(1, kMostRanges / tiles));
+// Query tiles of an entry. Those of the last rows see most cells and come first: a long job at the end would have one
+// thread work while the others wait.
+void AttentionPlan::cutRows(const Batch& batch, const BatchEntry& entry, int firstSegment) {
+  tilesOfEntry_.clear();
+  const int end = entry.firstRow + entry.rowCount;
+  for (int row = entry.firstRow, next = row + 1; row < end; row = next++) {
+    while (next < end && !isFar(batch.rows[next - 1], batch.rows[next])) next++;
+    cutRun(batch, row, next - row, firstSegment);
+  }
+  int64_t cost = 0;
+  for (const QueryTile& tile : tilesOfEntry_) cost += costOf(tile);
+  for (size_t i = tilesOfEntry_.size(); i-- > 0;) plan(tilesOfEntry_[i], cost);
+}
+
+// Rows that are computed together into tiles of nearly equal size.
+void AttentionPlan::cutRun(const Batch& batch, int firstRow, int rowCount, int firstSegment) {
+  const int tiles = (rowCount + tileTokens - 1) / tileTokens;
+  const int tokens = (rowCount + tiles - 1) / tiles;  // no small last tile
+  for (int row = 0; row < rowCount; row += tokens) {
+    QueryTile tile;
+    tile.firstRow = firstRow + row;
+    tile.rowCount = std::min(tokens, rowCount - row);
+    tile.asAlone = rowCount <= kDecodeRows;
+    tile.firstSegment = firstSegment;
+    const int last = batch.rows[tile.firstRow + tile.rowCount - 1].index;
+    const auto end = std::upper_bound(segments.begin() + firstSegment, segments.end(), last,
+                                      [](int index, const Segment& segment) { return index < segment.index; });
+    tile.segmentCount = static_cast<int>(end - segments.begin()) - firstSegment;
+    tilesOfEntry_.push_back(tile);
+  }
+}
+
+// Jobs of one tile for each kv head. It has as many of the entry's ranges as its part of the entry's cost; but few rows have
+// those that one alone would have.
+void AttentionPlan::plan(QueryTile tile, int64_t costOfEntry) {
+  const int64_t share = (kRanges * costOf(tile) + costOfEntry / 2) / costOfEntry;
+  const int most = (tile.segmentCount + kRangeSegments - 1) / kRangeSegments;
+  const int ranges = static_cast<int>(std::clamp<int64_t>(share, 1, most));
   tile.rangeSegments = tile.asAlone ? kRangeSegments : (tile.segmentCount + ranges - 1) / ranges;
   tile.ranges = (tile.segmentCount + tile.rangeSegments - 1) / tile.rangeSegments;
   for (tile.kvHead = 0; tile.kvHead < shape_.kvHeads; tile.kvHead++) {

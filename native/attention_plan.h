@@ -17,7 +17,7 @@ namespace pocket {
 // `ranges` jobs of equal size; the last is shorter. A range of which a row sees nothing adds exactly nothing to it.
 struct QueryTile {
   int kvHead = 0;
-  int firstRow = 0;
+  int firstRow = 0;  // of the batch
   int rowCount = 0;
   bool asAlone = false;  // as AttendJob has it
   int firstSegment = 0;
@@ -56,11 +56,14 @@ class AttentionPlan {
   void check(const Batch& batch) const;
   void checkEntry(const Batch& batch, const BatchEntry& entry) const;
   void cutStretches(const Batch& batch, const BatchEntry& entry);
-  void planTile(const Batch& batch, int entry, int row, int rowCount, int firstSegment, int tiles);
+  void cutRows(const Batch& batch, const BatchEntry& entry, int firstSegment);
+  void cutRun(const Batch& batch, int firstRow, int rowCount, int firstSegment);
+  void plan(QueryTile tile, int64_t costOfEntry);
 
   AttentionShape shape_;
   KvShape store_;
   int positions_;
+  std::vector<QueryTile> tilesOfEntry_;  // of the entry at hand, still without kv head and ranges
 };
 
 }  // namespace pocket

@@ -6,7 +6,8 @@
 // A multiply-add is one of the 2 * headDim per query head, row and visible key (scores, then values). Best and
 // median of the repetitions; a repetition includes writing the chunk's own keys and values. KV GB/s is of the median,
 // beside the bandwidth of plain reading in the first row. A prefill has one layer, whose pages may fit a cache; decodes
-// go round as many layers as a model has, because there the question is how fast cells come from memory.
+// go round as many layers as a model has, because there the question is how fast cells come from memory. So do edits:
+// rows behind the first 64 cells, and one behind all cells, as a compaction leaves them to be computed.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -24,19 +25,28 @@ using namespace pocket;
 namespace {
 
 struct Case {
-  const char* what;  // prefill or decode
+  const char* what;  // prefill, decode or edit
   int rows;
-  int depth;  // cells in front of the first row
+  int depth;  // cells in front of the first row; of an edit, of the last
   int deltas;  // distinct deltas in them, as after deltas - 1 compactions
 
-  int layers() const { return rows == 1 ? 24 : 1; }
+  bool isEdit() const { return *what == 'e'; }
+  int layers() const { return rows == 1 || isEdit() ? 24 : 1; }
+  double keys() const;  // that all rows see together
 };
+
+constexpr int kFront = 64;  // cells in front of an edit
+
+double Case::keys() const {
+  if (!isEdit()) return double(rows) * depth + double(rows) * (rows + 1) / 2;
+  return double(rows - 1) * kFront + double(rows - 1) * rows / 2 + depth + 1;
+}
 
 constexpr Case kCases[] = {
     {"prefill", 512, 0, 1},     {"prefill", 512, 512, 1}, {"prefill", 512, 4096, 1}, {"prefill", 512, 16384, 1},
     {"prefill", 512, 16384, 21}, {"prefill", 64, 512, 1}, {"prefill", 64, 4096, 1},  {"prefill", 64, 16384, 1},
     {"prefill", 8, 512, 1},     {"prefill", 8, 4096, 1},  {"prefill", 8, 16384, 1},  {"decode", 1, 512, 1},
-    {"decode", 1, 4096, 1},     {"decode", 1, 16384, 1},  {"decode", 1, 16384, 21}};
+    {"decode", 1, 4096, 1},     {"decode", 1, 16384, 1},  {"decode", 1, 16384, 21},   {"edit", 201, 12000, 2},  {"edit", 200, 263, 1}};
 
 struct Model {
   const char* name;
@@ -46,7 +56,21 @@ const Model kModels[] = {{"qwen2.5-0.5b", {14, 2, 64, 0.125f}},
                          {"qwen2.5-1.5b", {12, 2, 128, 0.088388f}},
                          {"smollm2-135m", {9, 3, 64, 0.125f}}};
 
+// Cells in their first slots, those of the edit behind them.
+Batch editOf(const Case& c) {
+  const int gap = c.rows - 1, end = kFront + gap, behind = c.depth - end;
+  Batch batch;
+  batch.stretches = {{0, kFront, 0, 0}, {c.depth - gap, gap, kFront, 0}};
+  if (behind > 0) batch.stretches.push_back({kFront, behind, end, -4000});
+  batch.stretches.push_back({c.depth, 1, c.depth, 0});
+  for (int r = 0; r < gap; r++) batch.rows.push_back({kFront + r, c.depth - gap + r});
+  batch.rows.push_back({c.depth, c.depth});
+  batch.entries.push_back({0, c.rows, 0, static_cast<int32_t>(batch.stretches.size())});
+  return batch;
+}
+
 Batch batchOf(const Case& c) {
+  if (c.isEdit()) return editOf(c);
   Batch batch;
   const int perDelta = (c.depth + c.deltas - 1) / c.deltas;
   for (int i = 0; i < c.depth; i += perDelta)
@@ -127,10 +151,9 @@ Timing measure(const AttentionShape& shape, KvType type, Isa isa, const Case& c,
 void report(const Model& model, KvType type, Isa isa, const Case& c, const std::string& row, int threads,
             bool json) {
   const Timing timing = measure(model.shape, type, isa, c, threads);
-  const double keys = double(c.rows) * c.depth + double(c.rows) * (c.rows + 1) / 2;
-  const double macs = 2.0 * model.shape.headDim * model.shape.heads * keys;
+  const double macs = 2.0 * model.shape.headDim * model.shape.heads * c.keys();
   const double cellBytes = 2.0 * model.shape.kvHeads * model.shape.headDim * double(bytesPerElement(type));
-  const double read = cellBytes * (c.depth + c.rows);
+  const double read = cellBytes * (c.depth + (c.isEdit() ? 1 : c.rows));
   const double best = macs / timing.best * 1e-9, median = macs / timing.median * 1e-9;
   if (json)
     std::printf("{\"row\":\"%s\",\"ms\":%.4f,\"msBest\":%.4f,\"gmacs\":%.1f,\"gmacsBest\":%.1f,\"kvGBs\":%.1f}\n",

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <thread>
 #include <vector>
@@ -38,6 +39,7 @@ struct Plan {
   int rows = 1;
   bool scattered = false;  // rows anywhere, and not the last cells; the last cell is always one
   int longestRun = 40;  // cells that lie in neighbouring slots with one delta; 1 makes stretches of one token
+  int from = -1;  // index of the first row; all but the last, which is the last cell, are behind one another; -1: no matter
 };
 
 class Scene {
@@ -201,6 +203,7 @@ class Scene {
       std::vector<int> order(plan.cells - 1);
       for (int i = 0; i < plan.cells - 1; i++) order[i] = plan.scattered ? i : plan.cells - 2 - i;
       if (plan.scattered) std::shuffle(order.begin(), order.end(), random);
+      if (plan.from >= 0) std::iota(order.begin(), order.end(), plan.from);
       sequence.rows.assign(order.begin(), order.begin() + (plan.rows - 1));
       sequence.rows.push_back(plan.cells - 1);
       std::sort(sequence.rows.begin(), sequence.rows.end());

@@ -121,6 +121,11 @@ TEST("long histories, cut into ranges that are merged, equal the reference") {
   checkAgainstReference({3, 1, 32}, {{1400, 1, false, 20}, {1100, 50, true, 60}}, 31);
 }
 
+TEST("an edit far in front of the last row equals the reference, beside others too") {
+  checkAgainstReference({14, 2, 64}, {{2500, 41, false, 300, 64}, {90, 3}}, 32);
+  checkAgainstReference({7, 1, 16}, {{1400, 2, false, 60, 0}, {1300, 30, false, 60, 1200}}, 33);
+}
+
 TEST("stretches of one token in random slots with a delta each equal the reference") {
   checkAgainstReference({7, 1, 32}, {{150, 1, false, 1}, {90, 30, true, 1}, {60, 7, false, 2}}, 40);
 }
