@@ -7,7 +7,7 @@ import { account, admitted, type ChunkWriter, gather, type Logprobs, streamAnswe
 import type { App, Door } from "./app.ts";
 import { badField } from "./errors.ts";
 import { answerOptions, checkModel } from "./options.ts";
-import { type CompletionBody, completionSchema } from "./schemas.ts";
+import { type CompletionBody, completionSchema, isTokenIds } from "./schemas.ts";
 
 /** The documented default of this route; chat has none. */
 const defaultMaxTokens = 16;
@@ -59,8 +59,7 @@ function houseRequest(body: CompletionBody, request: FastifyRequest, door: Door)
 function onePrompt(prompt: CompletionBody["prompt"], vocab: number): string | number[] {
   if (typeof prompt === "string") return prompt;
   if (prompt.length === 0) throw badField("prompt", "is an empty list");
-  const ids = prompt.filter((item) => typeof item === "number");
-  if (ids.length === prompt.length) return checkIds(ids, vocab, "prompt");
+  if (isTokenIds(prompt)) return checkIds(prompt, vocab, "prompt");
   if (prompt.length > 1) throw badField("prompt", `holds ${prompt.length} prompts; send one per request`);
   const only = prompt[0] as string | number[];
   return typeof only === "string" ? only : checkIds(only, vocab, "prompt.0");

@@ -5,6 +5,13 @@ import { z } from "zod";
 
 const integer = z.number().int();
 
+/** Looked at in one loop: a prompt has tens of thousands, and a schema for each costs milliseconds. */
+export function isTokenIds(value: unknown): value is number[] {
+  return Array.isArray(value) && value.every((id) => Number.isSafeInteger(id) && id >= 0);
+}
+
+const tokenIds = z.custom<number[]>(isTokenIds);
+
 /** Ours alone, so a misspelt key in it is refused instead of silently not done. */
 export const pocketSchema = z.strictObject({
   session: z.string().min(1).max(256).nullish(),
@@ -139,7 +146,7 @@ export const chatSchema = z.looseObject({
 
 export const completionSchema = z.looseObject({
   ...answerFields,
-  prompt: z.union([z.string(), z.array(z.union([z.string(), integer.min(0), z.array(integer.min(0))]))], {
+  prompt: z.union([z.string(), tokenIds, z.array(z.union([z.string(), integer.min(0), tokenIds]))], {
     error: "must be a string or a list of token ids",
   }),
   /** Alternatives per token, not a switch as in chat. */
