@@ -18,7 +18,7 @@ import { PocketError } from "../errors.ts";
 import { type Grammar, Grammars } from "../text/grammar.ts";
 import { NoCall, type Wording } from "../text/no-call.ts";
 import type { Prompt, Renderer } from "../text/render.ts";
-import { lengthOf, type Span, spanOf } from "../text/span.ts";
+import { lengthOf, type Span, spanOf, tokensOf } from "../text/span.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import type { ToolCallOptions } from "../text/tool-calls.ts";
 import { constrain } from "./constraint.ts";
@@ -213,6 +213,7 @@ export class LocalChat implements Chat {
       }),
       checkout: {
         wanted,
+        tokens: tokensOf(wanted),
         name: options.session,
         tenant: options.tenant,
         forget: options.forget,

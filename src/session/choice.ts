@@ -13,6 +13,8 @@ import { Session, type Version } from "./session.ts";
 
 export interface CheckoutRequest {
   readonly wanted: readonly Span[];
+  /** Those of `wanted`, joined once for all who look for them. */
+  readonly tokens: Int32Array;
   readonly name: string | undefined;
   readonly tenant?: string | undefined;
   readonly reuse: Reuse;
@@ -41,13 +43,12 @@ const mostCutInPlace = 512;
 const leastAwaited = 512;
 
 export function choose(residents: Residents, request: CheckoutRequest): Choice {
-  const { name, tenant, reuse, wanted } = request;
+  const { name, tenant, reuse, tokens } = request;
   if (request.fork) return chooseFork(residents, request);
   const named = name === undefined ? undefined : residents.get(name, tenant);
   if (named && !named.busy) return { kind: "session", session: named };
   if (reuse === "none") return { kind: "new" };
   const best = name === undefined ? nearest(residents, request) : undefined;
-  const tokens = tokensOf(wanted);
   const found = residents.find(tenant, tokens);
   // The last token is computed in any case.
   const count = Math.min(found?.count ?? 0, tokens.length - 1);
@@ -73,16 +74,18 @@ export function nearest(
  * Whoever is named, or any anonymous session of the tenant, shares its leading cells as they are, approximate ones
  * too: what is answered is a side question of that conversation. Others share exact cells, as ever.
  */
-function chooseFork(residents: Residents, { name, tenant, reuse, wanted }: CheckoutRequest): Choice {
+function chooseFork(residents: Residents, { name, tenant, reuse, tokens }: CheckoutRequest): Choice {
   if (reuse === "none") return { kind: "new" };
-  const tokens = tokensOf(wanted).slice(0, -1);
+  // The last token is computed in any case.
+  const most = tokens.length - 1;
   const isAsked = (session: Session) =>
     session.tenant === tenant && (name === undefined ? !session.named : session.id === name);
-  let best = residents.find(tenant, tokens);
+  const found = residents.find(tenant, tokens);
+  let best = found && { holder: found.holder, count: Math.min(found.count, most) };
   for (const session of Array.from(residents.values()).filter(isAsked)) {
     for (const holder of [session, session.previous]) {
       if (!holder) continue;
-      const shared = commonLength(tokensOf(holder.spans), tokens);
+      const shared = Math.min(commonLength(tokensOf(holder.spans), tokens), most);
       const isExact = reuse === "prefix" || (holder === session && session.busy);
       const count = isExact ? Math.min(shared, holder.exactLength) : shared;
       if (count > (best?.count ?? 0)) best = { holder, count };
@@ -93,13 +96,12 @@ function chooseFork(residents: Residents, { name, tenant, reuse, wanted }: Check
 
 /** A session whose prompt is being computed now and will be worth waiting for. */
 export function comingFor(residents: Residents, request: CheckoutRequest): Session | undefined {
-  const { name, reuse, tenant } = request;
+  const { name, reuse, tenant, tokens } = request;
   const named = name === undefined ? undefined : residents.get(name, tenant);
   if (reuse === "none" || (named && !named.busy)) return undefined;
-  const wanted = tokensOf(request.wanted);
-  const coming = residents.findComing(tenant, wanted);
+  const coming = residents.findComing(tenant, tokens);
   if (!coming || coming.count * 2 < coming.holder.exactTokens.length) return undefined;
-  const here = residents.find(tenant, wanted)?.count ?? 0;
+  const here = residents.find(tenant, tokens)?.count ?? 0;
   return coming.count - here >= leastAwaited ? coming.holder : undefined;
 }
 

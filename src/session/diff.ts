@@ -184,7 +184,7 @@ function edges(
   const old = tokensOld.subarray(startOld, endOld);
   const next = tokensNew.subarray(startNew, endNew);
   const head = commonLength(old, next);
-  const tail = commonLength(old.subarray(head).toReversed(), next.subarray(head).toReversed());
+  const tail = commonEnd(old.subarray(head), next.subarray(head));
   const islands = [{ startOld, startNew, count: head }];
   if (tail >= leastCommonEnd) {
     islands.push({ startOld: endOld - tail, startNew: endNew - tail, count: tail });
@@ -207,6 +207,13 @@ function commonLength(a: Int32Array, b: Int32Array): number {
   const most = Math.min(a.length, b.length);
   let count = 0;
   while (count < most && a[count] === b[count]) count++;
+  return count;
+}
+
+function commonEnd(a: Int32Array, b: Int32Array): number {
+  const most = Math.min(a.length, b.length);
+  let count = 0;
+  while (count < most && a[a.length - 1 - count] === b[b.length - 1 - count]) count++;
   return count;
 }
 

@@ -13,6 +13,12 @@ export interface Found<H> {
   readonly count: number;
 }
 
+/** Of the leading chunks that somebody has asked for; they grow with the walks. */
+interface Names {
+  readonly tenant: string | undefined;
+  readonly keys: string[];
+}
+
 interface Entry {
   readonly tenant: string | undefined;
   readonly tokens: Int32Array;
@@ -23,6 +29,8 @@ interface Entry {
 export class PrefixIndex<H> {
   readonly #holders = new Map<string, Set<H>>();
   readonly #entries = new Map<H, Entry>();
+  /** A request's tokens are looked for several times. */
+  readonly #names = new WeakMap<Int32Array, Names>();
 
   constructor(
     /** Tokens per chunk. */
@@ -34,12 +42,15 @@ export class PrefixIndex<H> {
     return this.#entries.size;
   }
 
-  /** `tokens` are the holder's exact ones, or what will be exact once they are filled; not to be changed later. */
-  set(holder: H, tenant: string | undefined, tokens: Int32Array): void {
+  /**
+   * `tokens` are the holder's exact ones, or what will be exact once they are filled; not to be changed later. `like`
+   * are others that begin alike and whose chunks have been named: those names are taken over.
+   */
+  set(holder: H, tenant: string | undefined, tokens: Int32Array, like?: Int32Array): void {
     const before = this.#entries.get(holder);
     // Most sets are appends: chunks that did not change keep their names.
-    const same = before?.tenant === tenant ? commonLength(before?.tokens, tokens) : 0;
-    const keys = this.keysOf(tenant, tokens, before?.keys.slice(0, Math.floor(same / this.chunk)));
+    for (const named of [before?.tokens, like]) if (named) this.#takeNames(tenant, tokens, named);
+    const keys = this.keysOf(tenant, tokens);
     for (const key of before?.keys.slice(keys.length) ?? []) this.#leave(key, holder);
     for (const [place, key] of keys.entries()) {
       const old = before?.keys[place];
@@ -55,7 +66,15 @@ export class PrefixIndex<H> {
     this.#entries.delete(holder);
   }
 
-  /** `usable`: leading cells that the holder may share now. Undefined: nobody shares a whole chunk. */
+  /** What was set last for the holder. */
+  tokensOf(holder: H): Int32Array | undefined {
+    return this.#entries.get(holder)?.tokens;
+  }
+
+  /**
+   * `usable`: leading cells that the holder may share now. Undefined: nobody shares a whole chunk. Whoever asks again
+   * with the same array, which must not change, has no chunk named twice.
+   */
   find(tenant: string | undefined, wanted: Int32Array, usable: (holder: H) => number): Found<H> | undefined {
     const buckets: Set<H>[] = [];
     for (const key of this.#walk(tenant, wanted)) {
@@ -80,21 +99,36 @@ export class PrefixIndex<H> {
     return best;
   }
 
-  /** Names of the whole chunks, front to back; `known` are the first of them. */
-  keysOf(tenant: string | undefined, tokens: Int32Array, known: readonly string[] = []): string[] {
-    return [...known, ...this.#walk(tenant, tokens, known)];
+  /** Names of the whole chunks, front to back. */
+  keysOf(tenant: string | undefined, tokens: Int32Array): string[] {
+    return [...this.#walk(tenant, tokens)];
   }
 
-  *#walk(
-    tenant: string | undefined,
-    tokens: Int32Array,
-    known: readonly string[] = [],
-  ): Generator<string, void> {
-    let key = known.at(-1) ?? saltOf(tenant);
-    for (let end = (known.length + 1) * this.chunk; end <= tokens.length; end += this.chunk) {
-      key = this.hash(key, tokens.subarray(end - this.chunk, end));
-      yield key;
+  *#walk(tenant: string | undefined, tokens: Int32Array): Generator<string, void> {
+    const { keys } = this.#namesOf(tenant, tokens);
+    for (let place = 0; (place + 1) * this.chunk <= tokens.length; place++) {
+      if (place === keys.length) {
+        const chunk = tokens.subarray(place * this.chunk, (place + 1) * this.chunk);
+        keys.push(this.hash(keys.at(-1) ?? saltOf(tenant), chunk));
+      }
+      yield keys[place]!;
     }
+  }
+
+  #namesOf(tenant: string | undefined, tokens: Int32Array): Names {
+    const known = this.#names.get(tokens);
+    if (known && known.tenant === tenant) return known;
+    const names = { tenant, keys: [] };
+    this.#names.set(tokens, names);
+    return names;
+  }
+
+  #takeNames(tenant: string | undefined, tokens: Int32Array, named: Int32Array): void {
+    const from = this.#names.get(named);
+    const { keys } = this.#namesOf(tenant, tokens);
+    if (!from || from.tenant !== tenant || from.keys.length <= keys.length) return;
+    const same = Math.floor(commonLength(named, tokens) / this.chunk);
+    keys.push(...from.keys.slice(keys.length, same));
   }
 
   #enter(key: string, holder: H): void {

@@ -3,7 +3,7 @@
 // like any other, or remains of one; who serves the request is decided afterwards. Two requests that need the
 // same file read it once.
 import type { EnginePort } from "../engine/job.ts";
-import { lengthOf, tokensOf } from "../text/span.ts";
+import { lengthOf } from "../text/span.ts";
 import { leastAdopted } from "./adoption.ts";
 import { type CheckoutRequest, nearest } from "./choice.ts";
 import type { DiskTier, Holding } from "./disk.ts";
@@ -34,13 +34,12 @@ export class Recall {
   }
 
   async #session(request: CheckoutRequest): Promise<Session | undefined> {
-    const { name: id, tenant, wanted } = request;
+    const { name: id, tenant, tokens } = request;
     if (id !== undefined) {
       if (this.residents.get(id, tenant)) return undefined;
       await this.disk.written({ id, tenant });
       if (this.disk.has({ id, tenant }) > 0) return this.#load(id, tenant);
     }
-    const tokens = tokensOf(wanted);
     const here = this.residents.find(tenant, tokens)?.count ?? 0;
     const match = this.disk.match(this.residents.keysOf(tenant, tokens));
     if (match && !this.residents.get(match.id, tenant)) {

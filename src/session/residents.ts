@@ -56,16 +56,16 @@ export class Residents {
     return this.get(session.id, session.tenant) === session;
   }
 
-  /** The session is the one used last; what it holds is indexed as it is now. */
-  touch(session: Session): void {
+  /** The session is the one used last; what it holds is indexed as it is now. `like`: see PrefixIndex. */
+  touch(session: Session, like?: Int32Array): void {
     const key = keyOf(session.id, session.tenant);
     this.#sessions.delete(key);
     this.#sessions.set(key, session);
-    this.index(session);
+    this.index(session, like);
   }
 
-  index(session: Session): void {
-    this.#prefixes.set(session, session.tenant, session.exactTokens);
+  index(session: Session, like?: Int32Array): void {
+    this.#prefixes.set(session, session.tenant, session.exactTokens, like);
   }
 
   /** Takes it out; its own cells stay the caller's to release, an earlier version's are gone. */
@@ -246,7 +246,9 @@ export class Residents {
     const { previous } = session;
     if (!previous) return;
     this.#undoable.add(session);
-    this.#prefixes.set(previous, session.tenant, exactTokensOf(previous));
+    // It was the session until now, whose chunks have names.
+    const like = this.#prefixes.tokensOf(session);
+    this.#prefixes.set(previous, session.tenant, exactTokensOf(previous), like);
   }
 }
 

@@ -205,7 +205,7 @@ export class Sessions {
       session.assembled(cells, contentOf(plan.adoption, request.wanted, session.relocated));
     }
     session.begin(request.wanted, plan, request.abort);
-    this.#residents.touch(session);
+    this.#residents.touch(session, request.tokens);
     // A fork is gone soon, and nobody has to go for it.
     if (!request.fork) this.#room.shrink(this.options.max);
     return { session, plan: { ...plan, reason: [...notes, plan.reason].join(" ") }, request };
@@ -257,10 +257,10 @@ export class Sessions {
   }
 
   /** Before an edit that nothing resident is to remember; says what cannot be forgotten here. */
-  #forget(session: Session, { kept }: Plan, { tenant, wanted }: CheckoutRequest): string[] {
+  #forget(session: Session, { kept }: Plan, { tenant, tokens }: CheckoutRequest): string[] {
     this.#residents.forgetPrevious(session);
     this.#residents.forgetRemains(session);
-    this.#residents.forgetLeads(tenant, tokensOf(wanted));
+    this.#residents.forgetLeads(tenant, tokens);
     this.options.disk?.delete(session);
     const other = this.#residents.find(tenant, tokensOf(session.spans), session);
     if (!other || other.count <= kept) return [];

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { type ChunkHash, PrefixIndex, saltOf } from "../../src/session/prefixes.ts";
@@ -71,15 +72,40 @@ describe("the index over exact cells", () => {
   });
 
   it("hashes an appended conversation from where it grew", () => {
-    let hashed = 0;
-    const counting: ChunkHash = (previous, part) => {
-      hashed++;
-      return `${previous} ${part.join(",")}`;
-    };
-    const index = new PrefixIndex<string>(chunk, counting);
+    const { hash, count } = counting();
+    const index = new PrefixIndex<string>(chunk, hash);
     index.set("s", undefined, new Int32Array(4000));
-    expect(hashed).toBe(1000);
+    expect(count()).toBe(1000);
     index.set("s", undefined, new Int32Array(4009));
-    expect(hashed).toBe(1002);
+    expect(count()).toBe(1002);
+  });
+
+  it("names no chunk twice for who asks again with the same tokens, and takes names over from tokens alike", () => {
+    const { hash, count } = counting();
+    const index = new PrefixIndex<string>(chunk, hash);
+    index.set("s", undefined, new Int32Array(4000));
+    const wanted = new Int32Array(4000).fill(7, 3000);
+    for (let time = 0; time < 3; time++) expect(index.find(undefined, wanted, () => 4000)?.count).toBe(3000);
+    // The first chunk that nobody has is named to find out.
+    expect(count()).toBe(1000 + 751);
+    index.set("t", undefined, wanted.slice(), wanted);
+    expect(count()).toBe(1000 + 1000);
+    index.set("u", undefined, new Int32Array(4000), index.tokensOf("s"));
+    expect(count()).toBe(1000 + 1000);
+    // Names of one tenant are none of another's.
+    index.set("v", "a", new Int32Array(4000), index.tokensOf("s"));
+    expect(count()).toBe(1000 + 1000 + 1000);
+    expect(index.find("a", wanted, () => 4000)).toEqual({ holder: "v", count: 3000 });
   });
 });
+
+function counting(): { readonly hash: ChunkHash; readonly count: () => number } {
+  let hashed = 0;
+  const hash: ChunkHash = (previous, part) => {
+    hashed++;
+    return createHash("sha256")
+      .update(`${previous} ${part.join(",")}`)
+      .digest("base64url");
+  };
+  return { hash, count: () => hashed };
+}
