@@ -11,8 +11,8 @@ describe("the engine", () => {
     expect(runner.log.map(([entry]) => entry!.tokens.length)).toEqual([32, 32, 6, 1, 1, 1, 1]);
   });
 
-  test("fills two gaps front to back and samples once both are closed", async () => {
-    const { engine } = rig();
+  test("fills two gaps front to back in one step and samples once both are closed", async () => {
+    const { runner, engine } = rig();
     const sequence = engine.create();
     await collect(sequence.run(job([append(sequence, range(0, 40))], 0)));
     const splices = [
@@ -20,7 +20,9 @@ describe("the engine", () => {
       { start: 40, end: 40, tokens: Int32Array.of(600, 601) },
     ];
     const whole = [...range(0, 10), 500, 501, 502, ...range(20, 40), 600, 601];
+    const before = runner.log.length;
     expect(await collect(sequence.run(job(splices, 3)))).toEqual(continuation(whole, 3));
+    expect(runner.log.slice(before).map(([entry]) => entry!.tokens.length)).toEqual([5, 1, 1]);
   });
 
   test("ends at a stop token, reports it, and gives it no cell", async () => {
