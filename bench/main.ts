@@ -3,7 +3,7 @@
 import { Command, Option } from "commander";
 import { agent } from "./agent.ts";
 import { cold } from "./cold.ts";
-import { compaction } from "./compaction/compaction.ts";
+import { compaction, compactionParts } from "./compaction/compaction.ts";
 import { gridNames } from "./compaction/grid.ts";
 import { engine } from "./engine.ts";
 import { fidelity } from "./fidelity/fidelity.ts";
@@ -37,6 +37,11 @@ const compactionCommand = (name: string) =>
     .option("--kv <type>", "f32, f16, bf16, int8", "f16")
     .option("--repeat <n>", "repetitions of what is cheap", Number, 3)
     .option("--bases <folder>", "keeps the prefill there, for the next run of the same model")
+    .addOption(
+      new Option("--only <part>", "the grid's conditions, its chains, or the row over HTTP").choices(
+        compactionParts,
+      ),
+    )
     .addOption(new Option("--compare <peer>", "the same prompts to a peer").choices(["llama.cpp"]))
     .option("--gguf <file>", "the peer's weights");
 

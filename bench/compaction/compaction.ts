@@ -13,6 +13,8 @@ import { type ChainReading, Measurer, type Splice } from "./measure.ts";
 import { comparePeer, type PeerPrompt } from "./peer.ts";
 import { type Reading, Stand } from "./stand.ts";
 
+export const compactionParts = ["cells", "chains", "http"] as const;
+
 export interface CompactionOptions {
   readonly model: readonly string[];
   readonly grid: GridName;
@@ -20,6 +22,8 @@ export interface CompactionOptions {
   readonly kv: string;
   readonly repeat: number;
   readonly bases?: string;
+  /** Absent: all of it. */
+  readonly only?: (typeof compactionParts)[number];
   /** "llama.cpp": the same prompts to its server, with the weights of `gguf`. */
   readonly compare?: string;
   readonly gguf?: string;
@@ -30,6 +34,9 @@ export interface CompactionOptions {
 /** [64, 4064) → 200 tokens of the first 16,000. */
 const issueContext = 16_000;
 const issueSplice: Splice = { start: 64, end: 4064, count: 200 };
+
+const isWanted = (part: CompactionOptions["only"], { only }: CompactionOptions) =>
+  only === undefined || only === part;
 
 export async function compaction(options: CompactionOptions): Promise<void> {
   const report = new Report("compaction", thisMachine(), packageRoot());
@@ -51,7 +58,9 @@ async function measureModel(report: Report, name: string, run: string, options: 
     const measurer = new Measurer(stand, sourceText(join(packageRoot(), "src")), longest);
     const base = await measurer.prefill();
     add({ kind: "prefill", context: longest, arm: "cold", ...numbersOf([base]) });
-    const { cells, chains } = gridOf(options.grid, contexts, repeat);
+    const grid = gridOf(options.grid, contexts, repeat);
+    const cells = isWanted("cells", options) ? grid.cells : [];
+    const chains = isWanted("chains", options) ? grid.chains : [];
     for (const group of byCondition(cells)) await addCondition(measurer, group, add);
     for (const chain of chains) {
       const rounds: ChainReading[][] = [];
@@ -67,7 +76,7 @@ async function measureModel(report: Report, name: string, run: string, options: 
         add({ kind: "chain", arm: "suffix", ...where, ...numbersOf(readings) });
       }
     }
-    if (longest >= issueContext) {
+    if (isWanted("http", options) && longest >= issueContext) {
       const readings = await measurer.splice(issueContext, issueSplice, Math.max(5, repeat));
       for (const [arm, all] of readings)
         add({ kind: "issue", context: issueContext, arm, via: "http", ...numbersOf(all) });
@@ -93,10 +102,11 @@ async function addCondition(measurer: Measurer, cells: readonly Cell[], add: (ro
 async function compare(
   measurer: Measurer,
   cells: readonly Cell[],
-  { gguf, repeat }: CompactionOptions,
+  options: CompactionOptions,
   longest: number,
   add: (row: Row) => void,
 ) {
+  const { gguf, repeat } = options;
   if (gguf === undefined) throw new Error("--compare wants --gguf, the file with the same weights.");
   const prompts: PeerPrompt[] = cells
     .filter(({ arm }) => arm === arms.prefix)
@@ -104,7 +114,7 @@ async function compare(
       const { context, place, share, summary } = cell;
       return { row: { kind: "cell", context, place, share, summary }, ...measurer.compacted(cell) };
     });
-  if (longest >= issueContext) {
+  if (isWanted("http", options) && longest >= issueContext) {
     const row = { kind: "issue", context: issueContext };
     prompts.push({ row, ...measurer.spliced(issueContext, issueSplice) });
   }
