@@ -2,8 +2,9 @@
 // only; it reads no key and writes no result.
 //
 // How an entry is cut depends on that entry alone, not on the number of threads or on its neighbours in the batch,
-// so a row's bits do not either. An entry of a decode step, of kDecodeRows rows at most, is cut where each of its rows
-// alone would be: after every so many segments from its first cell on, wherever its last row stands.
+// so a row's bits do not either. Rows far behind the others of their entry are computed apart from them. kDecodeRows rows
+// at most, an entry of a decode step or such far rows, are cut where each of them alone would be: after every so many
+// segments from the first cell on, wherever the last row stands.
 #pragma once
 
 #include <vector>
