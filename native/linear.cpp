@@ -58,12 +58,27 @@ class BlockLinear final : public Linear {
     prepare(x, rows, job, parallelFor);
     cutPieces(job);
     const int pieces = static_cast<int>(pieces_.size());
-    std::atomic<int> next{0};
+    const int bodies = std::min(threads_, pieces);
+    std::atomic<int> next{bodies};
+    // Of its first piece a thread may have the start near already (startOf).
     const auto drain = [&](int thread) {
       const Entered entered(kernel_, !few && !floats);
-      for (int i = next++; i < pieces; i = next++) compute(job, pieces_[i], scratch_[thread]);
+      for (int i = thread; i < pieces; i = next++) compute(job, pieces_[i], scratch_[thread]);
     };
-    forEach(std::min(threads_, pieces), parallelFor, drain);
+    forEach(bodies, parallelFor, drain);
+  }
+
+  Start startOf(const LinearOutput* outputs, int count, Combine combine, int thread) const override {
+    const Job job{outputs, count, outputs[0].weight.columns, combine == Combine::kSwiGlu, true, 1, Activations::kInt8};
+    cutPieces(job);
+    if (static_cast<size_t>(thread) >= pieces_.size()) return {};
+    const Piece& piece = pieces_[static_cast<size_t>(thread)];
+    const LinearWeight& weight = outputs[piece.output].weight;
+    const size_t panel = bytesOfPanel(weight.format, job.columns), panels = panelsOf(weight.rows) - piece.first;
+    if (!job.paired) return {weight.panels + piece.first * panel, nullptr, panels * panel};
+    const LinearWeight& factor = outputs[1].weight;
+    const size_t other = bytesOfPanel(factor.format, job.columns);
+    return {weight.panels + piece.first * panel, factor.panels + piece.first * other, panels * std::min(panel, other)};
   }
 
  private:

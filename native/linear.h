@@ -42,6 +42,15 @@ class Linear {
   // largest call so far: one call at a time.
   virtual void run(const float* x, int rows, const LinearOutput* outputs, int count, Combine combine,
                    Activations activations, const ParallelFor& parallelFor) const = 0;
+  // Where body `thread` of a run of few rows begins to read: `bytes` up to the end of a weight, and with a factor as
+  // many of that, in turns by panels. Behind the body's first piece others may have been there before. No bytes where
+  // there are fewer pieces. Changes scratch memory: not while a run is on.
+  struct Start {
+    const uint8_t* first = nullptr;
+    const uint8_t* second = nullptr;  // null without a factor
+    size_t bytes = 0;
+  };
+  virtual Start startOf(const LinearOutput* outputs, int count, Combine combine, int thread) const = 0;
   // The kernel that runs: "portable", "avx2", "avx512vnni", "amx", …
   virtual const char* kernel() const = 0;
 };

@@ -15,6 +15,8 @@ constexpr int kMostWeights = 3;
 constexpr size_t kGain = 1 + 2 * kMostWeights, kBranch = kGain + 1, kSum = kMostWeights;
 // Rows that one body norms; fewer are not worth a parallel region.
 constexpr int kRowsPerBody = 16;
+constexpr size_t kAheadBytes = 256 * 1024;  // of a weight: with a factor half of a nearest cache but one
+constexpr int kAheadRows = 32;  // of more the arithmetic is the limit
 constexpr int64_t kMostRows = 1 << 28;
 
 BlockFormat formatOf(const ort::OrtTable& table, const ort::OrtKernelInfo* info, const char* name) {
@@ -38,9 +40,11 @@ struct Panels {
     if (data != nullptr && data == seen) return;
     node.checked(index, panelBytes(weight.format, weight.rows, weight.columns), "a weight's panels");
     weight.panels = static_cast<const uint8_t*>(weights == nullptr ? data : weights->here(data));
+    mapped = weight.panels != data;
     seen = data;
   }
   const void* seen = nullptr;
+  bool mapped = false;  // in the weights file's mapping, which outlives every thread
 };
 
 // one(0) … one(rows - 1), some at a time on the node's threads.
@@ -54,6 +58,8 @@ void inBodies(const NodeRun& node, int rows, const One& one) {
   if (bodies == 1) body(0);
   if (bodies > 1) node.parallel(bodies, body);
 }
+
+}  // namespace
 
 struct LinearOpKernel {
   LinearOpKernel(const LinearOp& op, const ort::OrtKernelInfo* info) : op(op) {
@@ -93,11 +99,36 @@ struct LinearOpKernel {
       term.bias = static_cast<const float*>(bias);
       term.out = i < outputs ? node.output(i, rows, term.weight.rows) : nullptr;
     }
+    findStarts();
     const float* x = input(node, rows);
     // Outputs without elements have no memory.
     if (rows == 0) return;
     op.linear->run(x, rows, terms, weights, combine, activations,
-                   [&node](int count, const std::function<void(int)>& body) { node.parallel(count, body); });
+                   [&](int count, const std::function<void(int)>& body) {
+                     lookAhead(rows);
+                     node.parallel(count, body);
+                   });
+  }
+
+  // Tells the team what to read while it waits for the next node. Nodes run in the same order at every step, so whoever
+  // ran behind this one will again.
+  void lookAhead(int rows) {
+    if (op.team == nullptr) return;
+    if (op.last != nullptr && op.last != this) op.last->next = this;
+    op.last = this;
+    const bool known = next != nullptr && !next->starts.empty() && rows <= kAheadRows;
+    for (int t = 0; t < op.team->threads(); t++) op.team->ahead(t, known ? &next->starts[t] : nullptr);
+  }
+
+  // Where each thread will begin, as soon as the weights are known; they stay, so this does.
+  void findStarts() {
+    if (op.team == nullptr || !starts.empty()) return;
+    for (int i = 0; i < weights; i++)
+      if (!panels[i].mapped) return;
+    for (int t = 0; t < op.team->threads(); t++) {
+      const Linear::Start start = op.linear->startOf(terms, weights, combine, t);
+      starts.push_back({start.first, start.second, std::min(start.bytes, kAheadBytes)});
+    }
   }
 
   // x as it came, or normed into the scratch.
@@ -131,7 +162,11 @@ struct LinearOpKernel {
   Activations activations = Activations::kInt8;
   LinearOutput terms[kMostWeights];
   Panels panels[kMostWeights];
+  LinearOpKernel* next = nullptr;
+  std::vector<Ahead> starts;
 };
+
+namespace {
 
 struct EmbeddingKernel {
   EmbeddingKernel(const EmbeddingOp& op, const ort::OrtKernelInfo* info) : op(op) {

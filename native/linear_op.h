@@ -22,6 +22,8 @@
 
 namespace pocket {
 
+struct LinearOpKernel;
+
 struct LinearOp : ort::OrtCustomOp {
   LinearOp();
 
@@ -37,6 +39,8 @@ struct LinearOp : ort::OrtCustomOp {
   Part* norms = nullptr;
   // Of this operator in the graph; counted while a session is created.
   mutable int nodes = 0;
+  // The node that ran last.
+  mutable LinearOpKernel* last = nullptr;
   // Normed rows, shared by all nodes, of which one runs at a time; grows to the largest step.
   mutable std::vector<float> scratch;
 };

@@ -111,6 +111,7 @@ struct Model::Runtime {
   }
 
   ~Runtime() {
+    team.reset();  // its threads may still read what nodes gave them
     dropLogits();
     if (session != nullptr) table.ReleaseSession(session);
     if (domain != nullptr) table.ReleaseCustomOpDomain(domain);

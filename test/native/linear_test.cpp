@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "check.h"
+#include "linear_job.h"
 #include "linear_kernels.h"
 #include "linear_scene.h"
 
@@ -265,6 +266,60 @@ TEST("linear layers share their pieces among threads that really run") {
         CHECK(rows == 0 || sameBits(out, run(kernel, layer, x, rows, activations).data(), out.size()));
       }
   }
+}
+
+TEST("each body of few rows begins where it was said to, and all of them take each panel once") {
+  // The kernel tells which panels it read, in this order.
+  static std::vector<const uint8_t*> read;
+  LinearKernel kernel = kLinearPortable;
+  kernel.stream = [](BlockFormat format, const uint8_t* panel, int columns, const RowTile& tile, float* sums) {
+    read.push_back(panel);
+    kLinearPortable.stream(format, panel, columns, tile, sums);
+  };
+  std::mt19937 random(3);
+  const std::vector<float> x = scene::randomRows(1, 256, random);
+  for (int threads : {1, 2, 3, 5})
+    for (int rows : {16, 40, 300, 900})
+      for (bool gated : {false, true}) {
+        const Layer layers[] = {{BlockFormat::kQ4_0, rows, 256, 5}, {BlockFormat::kQ4_K, gated ? rows : 33, 256, 6}};
+        std::vector<float> y0(rows), y1(layers[1].rows);
+        const LinearOutput outputs[] = {{layers[0].weight(), nullptr, y0.data()}, {layers[1].weight(), nullptr, y1.data()}};
+        const Combine combine = gated ? Combine::kSwiGlu : Combine::kNone;
+        const auto linear = makeLinear(kernel, threads);
+        std::vector<Linear::Start> starts;
+        for (int t = 0; t < threads; t++) starts.push_back(linear->startOf(outputs, 2, combine, t));
+        read.clear();
+        int bodies = 0;
+        linear->run(x.data(), 1, outputs, 2, combine, Activations::kInt8,
+                    [&](int count, const std::function<void(int)>& body) {
+                      bodies = count;
+                      for (int i = count; i-- > 0;) {  // the last one finds all pieces but the others' first
+                        const size_t before = read.size();
+                        body(i);
+                        CHECK(read.size() > before);
+                        CHECK(read[before] == starts[i].first);
+                        CHECK(!gated || read[before + 1] == starts[i].second);
+                      }
+                    });
+        if (bodies == 0) CHECK(read[0] == starts[0].first);  // a single piece is not shared
+        for (int t = std::max(1, bodies); t < threads; t++) CHECK_EQ(starts[t].bytes, size_t{0});
+        for (const Linear::Start& start : starts) {
+          const auto within = [&](const uint8_t* first, const Layer& layer) {
+            const uint8_t* const end = layer.bytes.data() + layer.bytes.size();
+            return first >= layer.bytes.data() && first <= end && start.bytes <= static_cast<size_t>(end - first);
+          };
+          if (start.bytes == 0) continue;
+          CHECK(within(start.first, layers[0]) || (!gated && within(start.first, layers[1])));
+          CHECK(gated ? within(start.second, layers[1]) : start.second == nullptr);
+        }
+        std::vector<const uint8_t*> wanted;
+        for (const Layer& layer : layers)
+          for (int64_t p = 0; p < panelsOf(layer.rows); p++)
+            wanted.push_back(layer.bytes.data() + p * bytesOfPanel(layer.format, 256));
+        std::sort(read.begin(), read.end());
+        std::sort(wanted.begin(), wanted.end());
+        CHECK(read == wanted);
+      }
 }
 
 TEST("linear layers whose shapes do not fit are refused before anything is written") {
