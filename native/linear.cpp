@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "error.h"
+#include "linear_check.h"
 #include "linear_job.h"
 #include "linear_scratch.h"
 
@@ -48,7 +49,7 @@ class BlockLinear final : public Linear {
 
   void run(const float* x, int rows, const LinearOutput* outputs, int count, Combine combine, Activations activations,
            const ParallelFor& parallelFor) const override {
-    check(x, rows, outputs, count, combine);
+    checkShapes(x, rows, outputs, count, combine);
     if (rows == 0) return;
     const bool few = activations == Activations::kInt8 && rows <= kernel_.streamRows * kStreamTiles;
     const bool floats = activations == Activations::kF32;
@@ -97,27 +98,6 @@ class BlockLinear final : public Linear {
   static void forEach(int count, const ParallelFor& parallelFor, const Body& body) {
     if (count == 1) body(0);
     if (count > 1) parallelFor(count, std::cref(body));
-  }
-
-  static void check(const float* x, int rows, const LinearOutput* outputs, int count, Combine combine) {
-    if (rows < 0 || count < 1 || outputs == nullptr || (rows > 0 && x == nullptr))
-      throw error("BAD_ARGUMENT", "a linear layer of %d rows and %d outputs: give x, and one output or more", rows,
-                  count);
-    const int columns = outputs[0].weight.columns;
-    for (int i = 0; i < count; i++) {
-      const LinearWeight& weight = outputs[i].weight;
-      const int unit = layoutOf(weight.format).recordColumns();
-      if (weight.rows < 1 || weight.columns < unit || weight.columns % unit != 0 || weight.columns != columns ||
-          weight.panels == nullptr)
-        throw error("BAD_ARGUMENT", "output %d of a linear layer is a %s matrix of %d x %d beside one of %d columns: "
-                    "columns come in %ds and are the same for all outputs", i, name(weight.format), weight.rows,
-                    weight.columns, columns, unit);
-      if (rows > 0 && outputs[i].out == nullptr && !(combine == Combine::kSwiGlu && i == 1))
-        throw error("BAD_ARGUMENT", "output %d of a linear layer has nowhere to go", i);
-    }
-    if (combine == Combine::kSwiGlu && (count != 2 || outputs[0].weight.rows != outputs[1].weight.rows))
-      throw error("BAD_ARGUMENT", "a gate and its factor are two outputs of equal shape; here are %d, the first of %d "
-                  "rows, the last of %d", count, outputs[0].weight.rows, outputs[count - 1].weight.rows);
   }
 
   // --- rows of x ---
