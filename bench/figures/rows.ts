@@ -23,9 +23,9 @@ const rowSchema = z.looseObject({
 
 export type ResultRow = z.infer<typeof rowSchema>;
 
-/** What a row is about; the rest of it was measured. */
+/** What a row is about, whichever grid asked for it; the rest of it was measured. */
 const conditions = [
-  ...["model", "weights", "kv", "grid", "kind", "context", "place", "share", "summary", "arm"],
+  ...["model", "weights", "kv", "kind", "context", "place", "share", "summary", "arm"],
   ...["chain", "compaction", "recording", "harness", "turn"],
 ];
 
@@ -51,8 +51,8 @@ function conditionOf(row: ResultRow): string {
 }
 
 /** Rows of one kind may stand in one table. */
-function kindOf({ model, weights, kv, grid, machine }: ResultRow): string {
-  return JSON.stringify([model, weights, kv, grid ?? null, machine.cpu, machine.commit]);
+function kindOf({ model, weights, kv, machine }: ResultRow): string {
+  return JSON.stringify([model, weights, kv, machine.cpu, machine.commit]);
 }
 
 export function number(row: ResultRow, key: string): number {

@@ -92,7 +92,8 @@ const introduction = [
 
 /** What the rows were measured on. */
 function conditions(what: string, rows: readonly ResultRow[]): string[] {
-  const { machine, kv, grid } = rows[0]!;
+  const { machine, kv } = rows[0]!;
+  const grids = [...new Set(rows.flatMap(({ grid }) => (grid ? [`\`${grid}\``] : [])))];
   const runs = [...new Set(rows.map(({ run }) => run))].toSorted();
   const begun = runs.map((run) => run.slice(0, 16).replace("T", " ")).join(" and ");
   const models = [...new Set(rows.map(({ model, weights }) => `${model} \`${weights}\``))].join(", ");
@@ -107,7 +108,7 @@ function conditions(what: string, rows: readonly ResultRow[]): string[] {
       ? " Other programs ran on the machine at the same time: times are longer than they need be and vary, their ratios within a condition hold better, counts are exact."
       : "";
   return [
-    `${what}: ${models}, KV ${kv}${grid ? `, grid \`${grid}\`` : ""}; ${machine.cpu}, ${machine.cores} cores, ${machine.features.join(" ")}, ${machine.memoryGiB} GiB; commit ${machine.commit}, begun ${begun} UTC, ${minutes.toFixed(0)} minutes in all; load average ${load}.${noise}`,
+    `${what}: ${models}, KV ${kv}${grids.length > 0 ? `, grid ${grids.join(" and ")}` : ""}; ${machine.cpu}, ${machine.cores} cores, ${machine.features.join(" ")}, ${machine.memoryGiB} GiB; commit ${machine.commit}, begun ${begun} UTC, ${minutes.toFixed(0)} minutes in all; load average ${load}.${noise}`,
   ];
 }
 

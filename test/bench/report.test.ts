@@ -96,12 +96,12 @@ test("sections without rows are left out", async () => {
   ]);
 });
 
-test("of two rows about the same thing the later run's is read, and what it left out from the run before", () => {
+test("of two rows about the same thing the later run's is read, and what it left out from the run before, of any grid", () => {
   const folder = mkdtempSync(join(tmpdir(), "pocket-rows-"));
   try {
     const earlier = [row({ n: 1, context: 2000 }), row({ n: 2, context: 4000 })];
     const later = [row({ n: 3, context: 2000 }), row({ n: 4, context: 8000 })];
-    const rows = [...later.map((one) => ({ ...one, run: "2026-01-03" })), ...earlier];
+    const rows = [...later.map((one) => ({ ...one, run: "2026-01-03", grid: "full" })), ...earlier];
     writeFileSync(join(folder, "compaction.jsonl"), rows.map((one) => `${JSON.stringify(one)}\n`).join(""));
     expect(latestRows(folder, "compaction").map(({ n }) => n)).toEqual([3, 2, 4]);
     expect(latestRows(folder, "replay")).toEqual([]);
