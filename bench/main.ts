@@ -1,6 +1,8 @@
 // npm run bench -- <name> [options]: one benchmark, a Markdown table on standard output, JSON lines in
 // bench/results/. Timings inform; what must not change is counted in the tests.
+import { join } from "node:path";
 import { Command, Option } from "commander";
+import { packageRoot } from "../src/commands/package-root.ts";
 import { agent } from "./agent.ts";
 import { cold } from "./cold.ts";
 import { compaction, compactionParts } from "./compaction/compaction.ts";
@@ -62,6 +64,7 @@ compactionCommand("report")
   .option("--turns <n>", "moves of each recording", Number, 48)
   .option("--result-tokens <n>", "of one tool result, at most", Number, 600)
   .option("--only-write", "of the latest rows, without measuring", false)
+  .option("--to <folder>", "where the report is written", join(packageRoot(), "bench", "report"))
   .action(writeReport);
 
 program

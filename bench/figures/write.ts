@@ -1,6 +1,6 @@
-// npm run bench -- report: the compaction grid and the replays, measured one after the other, and bench/report/ made
-// of their rows: README.md with the tables, and the figures. --only-write makes it of the latest rows without
-// measuring. What a number means is said here once, beside its table.
+// npm run bench -- report: the compaction grid and the replays, measured one after the other, and a folder made of
+// their rows, bench/report/ by default: README.md with the tables, and the figures. --only-write makes it of the latest
+// rows without measuring. What a number means is said here once, beside its table.
 import { mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { TopLevelSpec } from "vega-lite";
@@ -17,6 +17,8 @@ export interface WriteOptions extends CompactionOptions {
   readonly turns: number;
   readonly resultTokens: number;
   readonly onlyWrite: boolean;
+  /** Folder that the report is written to; its tables and figures of before are gone then. */
+  readonly to: string;
 }
 
 export async function writeReport(options: WriteOptions): Promise<void> {
@@ -35,7 +37,7 @@ export async function writeReport(options: WriteOptions): Promise<void> {
   if (rows.cells.length + rows.replays.length === 0)
     throw new Error("There are no rows to report; measure first.");
   const files = await filesOf(rows);
-  const folder = join(root, "bench", "report");
+  const folder = options.to;
   mkdirSync(folder, { recursive: true });
   for (const name of readdirSync(folder)) if (/\.(svg|md)$/.test(name)) rmSync(join(folder, name));
   for (const [name, content] of files) writeFileSync(join(folder, name), content);
