@@ -11,6 +11,7 @@ namespace pocket {
 namespace {
 
 constexpr int kPairRows = 6;
+constexpr int kFewRows = 8;  // in a group where rows are few
 constexpr int kPairTiles = 4;
 constexpr float kSlack = 8;  // weights reach 2^8; bf16 and f32 do not mind
 
@@ -72,32 +73,31 @@ struct Int16Scores {
     }
     return length / kLength;  // of a query that is not a number neither
   }
-  // Writes the scales of the 16 keys. A key is taken to be as long as if in each eighth of its dimensions all were as large
-  // as the largest there: maxima of sixteen-bit patterns cost less than squares, and no key is longer.
-  static void keysOfHalfs(const uint16_t* halfs, int headDim, uint32_t* to, float* scales) {
+  // Writes the scales of the 16 keys, powers of two so that HalfCells can scale by adding. A key is taken to be as long as
+  // if in each sixteenth of its dimensions all were as large as the largest there: maxima of sixteen-bit patterns cost
+  // less than squares, and no key is longer.
+  static void scalesOfHalfs(const uint16_t* halfs, int headDim, float* scales) {
     const __m512i magnitude = _mm512_set1_epi16(0x7fff);
-    __m512 squares = _mm512_setzero_ps();
+    __m512 even = _mm512_setzero_ps(), odd = even;
     for (const uint16_t *from = halfs, *end = halfs; from < halfs + headDim * kTile;) {
       __m512i most = _mm512_setzero_si512();
-      for (end += headDim * kTile / 4; from < end; from += 2 * kTile)
+      for (end += headDim * kTile / 8; from < end; from += 2 * kTile)
         most = _mm512_max_epu16(most, _mm512_and_si512(_mm512_loadu_si512(from), magnitude));
-      const __m512 even = _mm512_cvtph_ps(_mm512_castsi512_si256(most));
-      const __m512 odd = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(most, 1));
-      squares = _mm512_fmadd_ps(even, even, _mm512_fmadd_ps(odd, odd, squares));
+      const __m512 first = _mm512_cvtph_ps(_mm512_castsi512_si256(most));
+      const __m512 second = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(most, 1));
+      even = _mm512_fmadd_ps(first, first, even);
+      odd = _mm512_fmadd_ps(second, second, odd);
     }
-    const float eighth = static_cast<float>(headDim) / 8;
-    const __m512 length = _mm512_sqrt_ps(_mm512_mul_ps(squares, _mm512_set1_ps(eighth)));
+    const float sixteenth = static_cast<float>(headDim) / 16;
+    const __m512 length = _mm512_sqrt_ps(_mm512_mul_ps(_mm512_add_ps(even, odd), _mm512_set1_ps(sixteenth)));
     // Times a query's length, with what rounding adds to both, below 2^31; and no word beyond 16 bits.
-    const float most = std::sqrt(eighth) * 32767, limit = most < 65600 ? most : 65600;
-    const __mmask16 some = _mm512_cmp_ps_mask(length, _mm512_setzero_ps(), _CMP_GT_OQ);
-    const __m512 inverse = _mm512_maskz_div_ps(some, _mm512_set1_ps(limit), length);
-    _mm512_storeu_ps(scales, _mm512_mul_ps(length, _mm512_set1_ps(1 / limit)));
-    const __m512 rounder = _mm512_set1_ps(0x1.8p23f);  // a float near it has the distance in its low 16 bits
-    for (int d = 0; d < headDim; d += 2, to += kTile) {
-      const __m512 low = _mm512_fmadd_ps(Vector16::halfs(halfs + d * kTile), inverse, rounder);
-      const __m512 high = _mm512_fmadd_ps(Vector16::halfs(halfs + (d + 1) * kTile), inverse, rounder);
-      _mm512_storeu_si512(to, lowHalves(low, high));
-    }
+    const float most = std::sqrt(sixteenth) * 32767, limit = most < 65600 ? most : 65600;
+    const __m512 unit = _mm512_mul_ps(length, _mm512_set1_ps(1 / limit));
+    const __m512i exponent = _mm512_and_si512(_mm512_castps_si512(unit), _mm512_set1_epi32(0x7f800000));
+    const __m512 above = _mm512_castsi512_ps(_mm512_add_epi32(exponent, _mm512_set1_epi32(0x00800000)));
+    // What is no number stays none.
+    const __mmask16 finite = _mm512_cmp_ps_mask(unit, _mm512_set1_ps(INFINITY), _CMP_LT_OQ);
+    _mm512_storeu_ps(scales, _mm512_mask_mov_ps(unit, finite, above));
   }
 };
 
@@ -123,44 +123,43 @@ struct Int16Values {
 
 // ---- micro-kernels: their loops have functions of their own, so that the sums stay in registers ----
 
-// `Stored` is how many bytes a word takes in the store where rows are few, and zero where they are many. Few rows cannot
-// share what widening bytes to memory costs, so a word of two bytes is widened on the way. And they are done with a block
-// before the next has come from memory: what a block needs is fetched while the one before it is computed, a little with
-// every step, because many lines at once would fill the queue that loads wait in.
+// Cells of attention_pair_tiles.h. Few rows cannot share what words in memory cost, so theirs are made on the way: halfs and
+// bytes become words in units of the processor that products leave idle. And few rows are done with a block before the
+// next has come from memory: what a block needs is fetched while the one before it is computed, a little with every
+// step, because many lines at once would fill the queue that loads wait in.
 
-template <int Stored>
-inline __m512i loadPairs(const void* tile, int64_t word) {
-  if constexpr (Stored == 2) {
-    const int8_t* bytes = static_cast<const int8_t*>(tile) + 2 * word;
-    return _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes)));
-  } else {
-    return _mm512_loadu_si512(static_cast<const uint32_t*>(tile) + word);
-  }
+// Fetches the lines of [from, from + Bytes).
+template <int Bytes>
+inline void fetchAll(const char* from) {
+#pragma GCC unroll 16
+  for (int i = 0; i < Bytes; i += 64) fetch(from + i);
 }
 
-// scores[row][tile][lane] of Rows rows of `steps` words and Tiles tiles; fetches the tiles `ahead`.
-template <class Scores, int Stored, int Rows, int Tiles>
+// scores[row * stride + tile * 16 + lane] of Rows rows of `steps` words and Tiles tiles; fetches the tiles `ahead`.
+template <class Scores, class Cells, int Rows, int Tiles>
 __attribute__((noinline)) void scorePairs(const uint32_t* query, int64_t steps, const void* const* tiles,
-                                          const void* const* ahead, float* scores) {
+                                          const void* const* ahead, const float* keyScales, int64_t stride,
+                                          float* scores) {
   typename Scores::Sum sum[Rows][Tiles];
 #pragma GCC unroll 16
   for (int r = 0; r < Rows; r++)
 #pragma GCC unroll 16
     for (int t = 0; t < Tiles; t++) sum[r][t] = Scores::zero();
-  const void* tile[Tiles];
-  const char* next[Tiles];
+  const char *tile[Tiles], *next[Tiles];
+  __m512 rounder[Tiles];
 #pragma GCC unroll 16
   for (int t = 0; t < Tiles; t++) {
-    tile[t] = tiles[t];
+    tile[t] = static_cast<const char*>(tiles[t]);
     next[t] = static_cast<const char*>(ahead[t]);
+    rounder[t] = Cells::rounder(keyScales + t * kTile);
   }
-  for (int64_t s = 0; s < steps * kTile; s += kTile, query++) {
+  for (int64_t s = 0; s < steps * kTile * Cells::kBytes; s += kTile * Cells::kBytes, query++) {
     asm("" : "+r"(query));  // one pointer and its multiples of the stride, not one pointer a row
     __m512i key[Tiles];
 #pragma GCC unroll 16
     for (int t = 0; t < Tiles; t++) {
-      key[t] = loadPairs<Stored>(tile[t], s);
-      if constexpr (Stored > 0) fetch(next[t] + Stored * s);
+      key[t] = Cells::key(tile[t] + s, rounder[t]);
+      if constexpr (Cells::kFetches) fetch(next[t] + s);
     }
 #pragma GCC unroll 16
     for (int r = 0; r < Rows; r++) {
@@ -172,12 +171,12 @@ __attribute__((noinline)) void scorePairs(const uint32_t* query, int64_t steps, 
 #pragma GCC unroll 16
   for (int r = 0; r < Rows; r++)
 #pragma GCC unroll 16
-    for (int t = 0; t < Tiles; t++) _mm512_store_ps(scores + (r * Tiles + t) * kTile, Scores::floats(sum[r][t]));
+    for (int t = 0; t < Tiles; t++) _mm512_store_ps(scores + r * stride + t * kTile, Scores::floats(sum[r][t]));
 }
 
 // sums[row][0 .. 16 * Vectors) += weights x values; fetches `ahead`. `words` (Rows, Tiles * 8), `factors` (Rows); sums
 // and values in rows of headDim.
-template <class Values, int Stored, int Rows, int Tiles, int Vectors>
+template <class Values, class Cells, int Rows, int Tiles, int Vectors>
 __attribute__((noinline)) void addPairs(const uint32_t* words, const void* const* tiles, const void* const* ahead,
                                         int64_t headDim, int column, const float* factors, float* sums) {
   typename Values::Sum sum[Rows][Vectors];
@@ -185,16 +184,16 @@ __attribute__((noinline)) void addPairs(const uint32_t* words, const void* const
   for (int r = 0; r < Rows; r++)
 #pragma GCC unroll 16
     for (int v = 0; v < Vectors; v++) sum[r][v] = Values::first(sums + r * headDim + v * kTile);
-  int64_t line = column * kTile / 2 * Stored;
+  const int64_t step = headDim * Cells::kBytes;
   for (int t = 0; t < Tiles; t++) {
-    int64_t value = column;
+    const char* tile = static_cast<const char*>(tiles[t]) + column * Cells::kValueBytes;
+    const char* next = static_cast<const char*>(ahead[t]) + column * Cells::kBytes;
     const uint32_t* end = words + kTile / 2;
-    for (; words < end; words++, value += headDim, line += Vectors * kTile / Tiles * Stored) {
-#pragma GCC unroll 16
-      for (int next = 0; Stored > 0 && next < Tiles; next++) fetch(static_cast<const char*>(ahead[next]) + line);
+    for (; words < end; words++, tile += step, next += step) {
+      if constexpr (Cells::kFetches) fetchAll<Vectors * kTile * Cells::kBytes>(next);
       __m512i pairs[Vectors];
 #pragma GCC unroll 16
-      for (int v = 0; v < Vectors; v++) pairs[v] = loadPairs<Stored>(tiles[t], value + v * kTile);
+      for (int v = 0; v < Vectors; v++) pairs[v] = Cells::value(tile + v * kTile * Cells::kValueBytes, headDim);
 #pragma GCC unroll 16
       for (int r = 0; r < Rows; r++) {
         const __m512i weight = _mm512_set1_epi32(static_cast<int>(words[r * Tiles * (kTile / 2)]));

@@ -1,6 +1,6 @@
 // Tiles of 16 cells as the 16-bit products of attention_pairs.h read them: words of two, one row of 16 words per two
 // dimensions of the keys, one row of headDim words per two cells of the values. A tile is converted once per job and
-// block and then read by all rows. Needs AVX-512 with bf16; unnamed for the reason given in attention_kernel.h.
+// block and then read by all rows; where rows are few its words are made on the way, by what is called Cells here. Needs AVX-512 with bf16; unnamed for the reason given in attention_kernel.h.
 #pragma once
 
 #include "attention_vector16.h"
@@ -44,6 +44,56 @@ inline void widenBytes(const int8_t* bytes, int words, uint32_t* to) {
         to + i, _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes + 2 * i))));
 }
 
+// ---- cells: how the products find the words of a tile ----
+//
+//   kBytes        of a word in a tile; kValueBytes from one dimension of its values to the next
+//   key(at)       16 words at `at`, which goes on by 16 words per two dimensions
+//   value(at)     16 words of 16 dimensions of two cells
+//   kFetches      whether tiles come from memory and the next ones are to be fetched
+
+// Words already: converted, or bf16 pages as they lie.
+template <bool Fetches>
+struct WordCells {
+  static constexpr bool kFetches = Fetches;
+  static constexpr int kBytes = 4, kValueBytes = 4;
+  static __m512 rounder(const float*) { return _mm512_setzero_ps(); }
+  static __m512i key(const char* at, __m512) { return _mm512_loadu_si512(at); }
+  static __m512i value(const char* at, int64_t) { return _mm512_loadu_si512(at); }
+};
+
+struct ByteCells {
+  static constexpr bool kFetches = true;
+  static constexpr int kBytes = 2, kValueBytes = 2;
+  static __m512 rounder(const float*) { return _mm512_setzero_ps(); }
+  static __m512i key(const char* at, __m512) {
+    return _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
+  }
+  static __m512i value(const char* at, int64_t) { return key(at, __m512()); }
+};
+
+// Keys to 16-bit integers, values to bf16. A float near the rounder, which is 1.5 * 2^23 times the key's scale, counts
+// scales in its low 16 bits. That is an addition: products leave its units idle, and not those of a multiplication.
+struct HalfCells {
+  static constexpr bool kFetches = true;
+  static constexpr int kBytes = 4, kValueBytes = 2;
+  static __m512 rounder(const float* scales) {
+    return _mm512_mul_ps(_mm512_loadu_ps(scales), _mm512_set1_ps(0x1.8p23f));
+  }
+  static __m512i key(const char* at, __m512 rounder) {
+    return lowHalves(_mm512_add_ps(floats(at), rounder), _mm512_add_ps(floats(at + 2 * kTile), rounder));
+  }
+  static __m512i value(const char* at, int64_t headDim) { return wordsOf(floats(at), floats(at + 2 * headDim)); }
+
+ private:
+  static __m512 floats(const char* at) { return Vector16::halfs(reinterpret_cast<const uint16_t*>(at)); }
+};
+
+inline void keysOfHalfs(const uint16_t* halfs, const float* scales, int headDim, uint32_t* to) {
+  const __m512 rounder = HalfCells::rounder(scales);
+  for (int d = 0; d < headDim; d += 2, to += kTile)
+    _mm512_storeu_si512(to, HalfCells::key(reinterpret_cast<const char*>(halfs + d * kTile), rounder));
+}
+
 // Cells outside [begin, end) become zero, here and below: their weights are zero, but zero times NaN is not.
 inline void valuesOfHalfs(const uint16_t* halfs, int begin, int end, int headDim, uint32_t* to) {
   for (int j = 0; j < kTile; j += 2, halfs += 2 * headDim, to += headDim) {
@@ -54,6 +104,12 @@ inline void valuesOfHalfs(const uint16_t* halfs, int begin, int end, int headDim
       _mm512_storeu_si512(to + d, wordsOf(even, odd));
     }
   }
+}
+
+// Not converted.
+inline void keepHalfs(const uint16_t* halfs, int begin, int end, int headDim, uint16_t* to) {
+  std::memset(to, 0, sizeof(uint16_t) * kTile * headDim);
+  std::memcpy(to + begin * headDim, halfs + begin * headDim, sizeof(uint16_t) * (end - begin) * headDim);
 }
 
 inline void valuesOfPairs(const uint16_t* pairs, int begin, int end, int headDim, uint32_t* to) {

@@ -37,6 +37,7 @@ struct AttendPairs {
   using Stored = std::conditional_t<kBytes, int8_t, uint16_t>;
   using Scores = std::conditional_t<Type == KvType::kBf16, Bf16Scores, Int16Scores>;
   using Values = std::conditional_t<kBytes, Int16Values, Bf16Values>;
+  using FewCells = std::conditional_t<kBytes, ByteCells, std::conditional_t<Type == KvType::kF16, HalfCells, WordCells<true>>>;
 
   const AttendJob& job;
   int rows, steps;
@@ -109,12 +110,14 @@ struct AttendPairs {
     const Segment& final = segments[tileCount - 1];
     const int lastCell = final.index + (final.end - final.begin) - 1;
     const bool whole = width == tileCount && lastCell - segments[0].index + 1 == tileCount * kTile;
-    const RowGroups groups(rows - row, kPairRows);
+    const RowGroups groups(rows - row, few ? kFewRows : kPairRows);
     for (int g = 0, r = row; g < groups.count; r += groups.rows(g++)) {
       if (few) lookAhead(g, groups.count);
       const bool open = whole && job.tokens[r / job.group].index >= lastCell;
-      if (width == 1) group<1>(groups.rows(g), r, open);
-      else group<kPairTiles>(groups.rows(g), r, open);
+      if (few && width == 1) group<FewCells, 1, kFewRows>(groups.rows(g), r, open);
+      else if (few) group<FewCells, kPairTiles, kFewRows>(groups.rows(g), r, open);
+      else if (width == 1) group<WordCells<false>, 1, kPairRows>(groups.rows(g), r, open);
+      else group<WordCells<false>, kPairTiles, kPairRows>(groups.rows(g), r, open);
     }
   }
 
@@ -127,8 +130,16 @@ struct AttendPairs {
     keyTiles[t] = keyWords;
     valueTiles[t] = valueWords;
     if constexpr (Type == KvType::kF16) {
-      Scores::keysOfHalfs(key, job.headDim, keyWords, keyScales + t * kTile);
-      valuesOfHalfs(value, segment.begin, segment.end, job.headDim, valueWords);
+      float* scale = keyScales + t * kTile;
+      Scores::scalesOfHalfs(key, job.headDim, scale);
+      if (!few) {
+        keysOfHalfs(key, scale, job.headDim, keyWords);
+        valuesOfHalfs(value, segment.begin, segment.end, job.headDim, valueWords);
+        return;
+      }
+      keyTiles[t] = key;
+      if (segment.begin == 0 && segment.end == kTile) valueTiles[t] = value;
+      else keepHalfs(value, segment.begin, segment.end, job.headDim, reinterpret_cast<uint16_t*>(valueWords));
     } else if constexpr (kBytes) {
       if (few) {
         keyTiles[t] = key;
@@ -170,31 +181,32 @@ struct AttendPairs {
 
   // ---- rows [row, row + count) of the block ----
 
-  template <int Tiles, int Rows = kPairRows>
+  template <class Cells, int Tiles, int Rows>
   void group(int count, int row, bool open) {
-    if (count == Rows) {
-      if (few) return attend<Rows, Tiles, 2 * sizeof(Stored)>(row, open);
-      return attend<Rows, Tiles, 0>(row, open);
-    }
-    if constexpr (Rows > 1) group<Tiles, Rows - 1>(count, row, open);
+    if (count == Rows) return attend<Cells, Rows, Tiles>(row, open);
+    if constexpr (Rows > 1) group<Cells, Tiles, Rows - 1>(count, row, open);
   }
 
-  template <int Rows, int Tiles, int Bytes>  // of a word in the store, as attention_pair_micro.h has it
+  template <class Cells, int Rows, int Tiles>
   void attend(int row, bool open) {
     alignas(64) float scores[Rows * Tiles * kTile];
     alignas(64) uint32_t words[(Rows * Tiles + 1) * kTile / 2];  // one more: a lone tile is stored as two
     float factors[Rows];
-    scorePairs<Scores, Bytes, Rows, Tiles>(q + static_cast<int64_t>(row) * steps, steps, keyTiles, keysAhead, scores);
+    // As many sums as hide the products' latency, and registers left for words that are made on the way.
+    constexpr int kWide = Cells::kFetches && Rows > 3 ? 2 : 4, kScored = Tiles < kWide ? Tiles : kWide;
+    const uint32_t* query = q + static_cast<int64_t>(row) * steps;
+    for (int t = 0; t < Tiles; t += kScored)
+      scorePairs<Scores, Cells, Rows, kScored>(query, steps, keyTiles + t, keysAhead + t, keyScales + t * kTile,
+                                               Tiles * kTile, scores + t * kTile);
     for (int r = 0; r < Rows; r++)
       factors[r] = weigh<Tiles>(row + r, open, scores + r * Tiles * kTile, words + r * Tiles * kTile / 2);
-    constexpr int kVectors = 4;
     float* to = sums + static_cast<int64_t>(row) * job.headDim;
     int column = 0;
-    for (; column + kVectors * kTile <= job.headDim; column += kVectors * kTile)
-      addPairs<Values, Bytes, Rows, Tiles, kVectors>(words, valueTiles, valuesAhead, job.headDim, column, factors,
-                                                      to + column);
+    for (; column + kWide * kTile <= job.headDim; column += kWide * kTile)
+      addPairs<Values, Cells, Rows, Tiles, kWide>(words, valueTiles, valuesAhead, job.headDim, column, factors,
+                                                  to + column);
     for (; column < job.headDim; column += kTile)
-      addPairs<Values, Bytes, Rows, Tiles, 1>(words, valueTiles, valuesAhead, job.headDim, column, factors, to + column);
+      addPairs<Values, Cells, Rows, Tiles, 1>(words, valueTiles, valuesAhead, job.headDim, column, factors, to + column);
   }
 
   // Turns the scores of a row into weights, (Tiles * 8) words. Returns the factor of the words.
