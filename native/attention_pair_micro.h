@@ -73,9 +73,9 @@ struct Int16Scores {
     }
     return length / kLength;  // of a query that is not a number neither
   }
-  // Writes the scales of the 16 keys, powers of two so that HalfCells can scale by adding. A key is taken to be as long as
-  // if in each sixteenth of its dimensions all were as large as the largest there: maxima of sixteen-bit patterns cost
-  // less than squares, and no key is longer.
+  // Writes the scales of the 16 keys, powers of two so that HalfCells can scale by adding. A key is taken to be as long
+  // as if in each sixteenth of its dimensions all were as large as the largest there: maxima of sixteen-bit patterns
+  // cost less than squares, and no key is longer.
   static void scalesOfHalfs(const uint16_t* halfs, int headDim, float* scales) {
     const __m512i magnitude = _mm512_set1_epi16(0x7fff);
     __m512 even = _mm512_setzero_ps(), odd = even;
@@ -123,10 +123,10 @@ struct Int16Values {
 
 // ---- micro-kernels: their loops have functions of their own, so that the sums stay in registers ----
 
-// Cells of attention_pair_tiles.h. Few rows cannot share what words in memory cost, so theirs are made on the way: halfs and
-// bytes become words in units of the processor that products leave idle. And few rows are done with a block before the
-// next has come from memory: what a block needs is fetched while the one before it is computed, a little with every
-// step, because many lines at once would fill the queue that loads wait in.
+// Few rows cannot share what words in memory cost, so theirs are made on the way: halfs and bytes become words in units
+// of the processor that products leave idle. And few rows are done with a block before the next has come from memory:
+// what a block needs is fetched while the one before it is computed, a little with every step, because many lines at
+// once would fill the queue that loads wait in.
 
 // Fetches the lines of [from, from + Bytes).
 template <int Bytes>

@@ -1,6 +1,7 @@
 // Tiles of 16 cells as the 16-bit products of attention_pairs.h read them: words of two, one row of 16 words per two
 // dimensions of the keys, one row of headDim words per two cells of the values. A tile is converted once per job and
-// block and then read by all rows; where rows are few its words are made on the way, by what is called Cells here. Needs AVX-512 with bf16; unnamed for the reason given in attention_kernel.h.
+// block and then read by all rows; where rows are few its words are made on the way, by what is called cells here. Needs
+// AVX-512 with bf16; unnamed for the reason given in attention_kernel.h.
 #pragma once
 
 #include "attention_vector16.h"
@@ -46,10 +47,11 @@ inline void widenBytes(const int8_t* bytes, int words, uint32_t* to) {
 
 // ---- cells: how the products find the words of a tile ----
 //
-//   kBytes        of a word in a tile; kValueBytes from one dimension of its values to the next
-//   key(at)       16 words at `at`, which goes on by 16 words per two dimensions
-//   value(at)     16 words of 16 dimensions of two cells
-//   kFetches      whether tiles come from memory and the next ones are to be fetched
+//   kBytes         of a word in a tile
+//   kValueBytes    from one dimension of a tile's values to the next
+//   kFetches       tiles come from memory, and the next are to be fetched
+//   key(at)        16 words of two dimensions; the next two are 16 words further
+//   value(at)      16 words of 16 dimensions of two cells; the next two cells are headDim words further
 
 // Words already: converted, or bf16 pages as they lie.
 template <bool Fetches>

@@ -2,8 +2,9 @@
 // f32 an instruction. Like attention_kernel.h in what it computes; its own in how, because here the products are
 // so fast that everything beside them counts:
 //
-//   for each block of up to four tiles of equal delta       keys and values as words, 16 KiB, in the first-level cache
-//     for each group of up to six rows                      scores in registers
+//   for each block of up to four tiles of equal delta       keys and values as words, 16 KiB, in the first-level cache;
+//                                                           where rows are few as they lie, words made on the way
+//     for each group of up to six rows, of few eight        scores in registers
 //       weights = 2^(score - reference), rounded to bf16    never in memory as f32
 //       sums   += weights x values
 //
@@ -37,7 +38,8 @@ struct AttendPairs {
   using Stored = std::conditional_t<kBytes, int8_t, uint16_t>;
   using Scores = std::conditional_t<Type == KvType::kBf16, Bf16Scores, Int16Scores>;
   using Values = std::conditional_t<kBytes, Int16Values, Bf16Values>;
-  using FewCells = std::conditional_t<kBytes, ByteCells, std::conditional_t<Type == KvType::kF16, HalfCells, WordCells<true>>>;
+  using TwoBytes = std::conditional_t<Type == KvType::kF16, HalfCells, WordCells<true>>;
+  using FewCells = std::conditional_t<kBytes, ByteCells, TwoBytes>;
 
   const AttendJob& job;
   int rows, steps;
