@@ -10,8 +10,6 @@
 namespace pocket {
 namespace {
 
-constexpr int kPairRows = 6;
-constexpr int kFewRows = 8;  // in a group where rows are few
 constexpr int kPairTiles = 4;
 constexpr float kSlack = 8;  // weights reach 2^8; bf16 and f32 do not mind
 

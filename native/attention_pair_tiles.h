@@ -50,6 +50,7 @@ inline void widenBytes(const int8_t* bytes, int words, uint32_t* to) {
 //   kBytes         of a word in a tile
 //   kValueBytes    from one dimension of a tile's values to the next
 //   kFetches       tiles come from memory, and the next are to be fetched
+//   kRows, kWide   rows in a group at most; sums of a row in registers where the group has more than three rows
 //   key(at)        16 words of two dimensions; the next two are 16 words further
 //   value(at)      16 words of 16 dimensions of two cells; the next two cells are headDim words further
 
@@ -57,7 +58,7 @@ inline void widenBytes(const int8_t* bytes, int words, uint32_t* to) {
 template <bool Fetches>
 struct WordCells {
   static constexpr bool kFetches = Fetches;
-  static constexpr int kBytes = 4, kValueBytes = 4;
+  static constexpr int kBytes = 4, kValueBytes = 4, kRows = Fetches ? 8 : 6, kWide = Fetches ? 2 : 4;
   static __m512 rounder(const float*) { return _mm512_setzero_ps(); }
   static __m512i key(const char* at, __m512) { return _mm512_loadu_si512(at); }
   static __m512i value(const char* at, int64_t) { return _mm512_loadu_si512(at); }
@@ -65,7 +66,7 @@ struct WordCells {
 
 struct ByteCells {
   static constexpr bool kFetches = true;
-  static constexpr int kBytes = 2, kValueBytes = 2;
+  static constexpr int kBytes = 2, kValueBytes = 2, kRows = 6, kWide = 4;
   static __m512 rounder(const float*) { return _mm512_setzero_ps(); }
   static __m512i key(const char* at, __m512) {
     return _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
@@ -77,7 +78,7 @@ struct ByteCells {
 // scales in its low 16 bits. That is an addition: products leave its units idle, and not those of a multiplication.
 struct HalfCells {
   static constexpr bool kFetches = true;
-  static constexpr int kBytes = 4, kValueBytes = 2;
+  static constexpr int kBytes = 4, kValueBytes = 2, kRows = 8, kWide = 2;
   static __m512 rounder(const float* scales) {
     return _mm512_mul_ps(_mm512_loadu_ps(scales), _mm512_set1_ps(0x1.8p23f));
   }

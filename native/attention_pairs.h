@@ -40,6 +40,8 @@ struct AttendPairs {
   using Values = std::conditional_t<kBytes, Int16Values, Bf16Values>;
   using TwoBytes = std::conditional_t<Type == KvType::kF16, HalfCells, WordCells<true>>;
   using FewCells = std::conditional_t<kBytes, ByteCells, TwoBytes>;
+  using ManyCells = WordCells<false>;
+  static constexpr int kFew = 12;  // rows
 
   const AttendJob& job;
   int rows, steps;
@@ -100,7 +102,7 @@ struct AttendPairs {
 
   // Rows [row, rows) over the tiles of the block.
   void block(int row) {
-    few = rows - row <= 2 * kPairRows;
+    few = rows - row <= kFew;
     for (int t = 0; t < tileCount; t++) readTile(t);
     // Two or three tiles are four of which nobody sees the last.
     const int width = tileCount == 1 ? 1 : kPairTiles;
@@ -112,14 +114,14 @@ struct AttendPairs {
     const Segment& final = segments[tileCount - 1];
     const int lastCell = final.index + (final.end - final.begin) - 1;
     const bool whole = width == tileCount && lastCell - segments[0].index + 1 == tileCount * kTile;
-    const RowGroups groups(rows - row, few ? kFewRows : kPairRows);
+    const RowGroups groups(rows - row, few ? FewCells::kRows : ManyCells::kRows);
     for (int g = 0, r = row; g < groups.count; r += groups.rows(g++)) {
       if (few) lookAhead(g, groups.count);
       const bool open = whole && job.tokens[r / job.group].index >= lastCell;
-      if (few && width == 1) group<FewCells, 1, kFewRows>(groups.rows(g), r, open);
-      else if (few) group<FewCells, kPairTiles, kFewRows>(groups.rows(g), r, open);
-      else if (width == 1) group<WordCells<false>, 1, kPairRows>(groups.rows(g), r, open);
-      else group<WordCells<false>, kPairTiles, kPairRows>(groups.rows(g), r, open);
+      if (few && width == 1) group<FewCells, 1>(groups.rows(g), r, open);
+      else if (few) group<FewCells, kPairTiles>(groups.rows(g), r, open);
+      else if (width == 1) group<ManyCells, 1>(groups.rows(g), r, open);
+      else group<ManyCells, kPairTiles>(groups.rows(g), r, open);
     }
   }
 
@@ -183,7 +185,7 @@ struct AttendPairs {
 
   // ---- rows [row, row + count) of the block ----
 
-  template <class Cells, int Tiles, int Rows>
+  template <class Cells, int Tiles, int Rows = Cells::kRows>
   void group(int count, int row, bool open) {
     if (count == Rows) return attend<Cells, Rows, Tiles>(row, open);
     if constexpr (Rows > 1) group<Cells, Tiles, Rows - 1>(count, row, open);
@@ -195,7 +197,7 @@ struct AttendPairs {
     alignas(64) uint32_t words[(Rows * Tiles + 1) * kTile / 2];  // one more: a lone tile is stored as two
     float factors[Rows];
     // As many sums as hide the products' latency, and registers left for words that are made on the way.
-    constexpr int kWide = Cells::kFetches && Rows > 3 ? 2 : 4, kScored = Tiles < kWide ? Tiles : kWide;
+    constexpr int kWide = Rows > 3 ? Cells::kWide : 4, kScored = Tiles < kWide ? Tiles : kWide;
     const uint32_t* query = q + static_cast<int64_t>(row) * steps;
     for (int t = 0; t < Tiles; t += kScored)
       scorePairs<Scores, Cells, Rows, kScored>(query, steps, keyTiles + t, keysAhead + t, keyScales + t * kTile,
