@@ -148,7 +148,7 @@ __attribute__((noinline)) void scorePairs(const uint32_t* query, int64_t steps, 
 #pragma GCC unroll 16
   for (int t = 0; t < Tiles; t++) {
     tile[t] = static_cast<const char*>(tiles[t]);
-    next[t] = static_cast<const char*>(ahead[t]);
+    if constexpr (Cells::kFetches) next[t] = static_cast<const char*>(ahead[t]);
     rounder[t] = Cells::rounder(keyScales + t * kTile);
   }
   for (int64_t s = 0; s < steps * kTile * Cells::kBytes; s += kTile * Cells::kBytes, query++) {
@@ -172,8 +172,8 @@ __attribute__((noinline)) void scorePairs(const uint32_t* query, int64_t steps, 
     for (int t = 0; t < Tiles; t++) _mm512_store_ps(scores + r * stride + t * kTile, Scores::floats(sum[r][t]));
 }
 
-// sums[row][0 .. 16 * Vectors) += weights x values; fetches `ahead`. `words` (Rows, Tiles * 8), `factors` (Rows); sums
-// and values in rows of headDim.
+// sums[row][0 .. 16 * Vectors) += weights x values; fetches `ahead`, whose pointers mean nothing where cells fetch
+// nothing. `words` (Rows, Tiles * 8), `factors` (Rows); sums and values in rows of headDim.
 template <class Values, class Cells, int Rows, int Tiles, int Vectors>
 __attribute__((noinline)) void addPairs(const uint32_t* words, const void* const* tiles, const void* const* ahead,
                                         int64_t headDim, int column, const float* factors, float* sums) {
@@ -185,10 +185,14 @@ __attribute__((noinline)) void addPairs(const uint32_t* words, const void* const
   const int64_t step = headDim * Cells::kBytes;
   for (int t = 0; t < Tiles; t++) {
     const char* tile = static_cast<const char*>(tiles[t]) + column * Cells::kValueBytes;
-    const char* next = static_cast<const char*>(ahead[t]) + column * Cells::kBytes;
+    const char* next = nullptr;
+    if constexpr (Cells::kFetches) next = static_cast<const char*>(ahead[t]) + column * Cells::kBytes;
     const uint32_t* end = words + kTile / 2;
-    for (; words < end; words++, tile += step, next += step) {
-      if constexpr (Cells::kFetches) fetchAll<Vectors * kTile * Cells::kBytes>(next);
+    for (; words < end; words++, tile += step) {
+      if constexpr (Cells::kFetches) {
+        fetchAll<Vectors * kTile * Cells::kBytes>(next);
+        next += step;
+      }
       __m512i pairs[Vectors];
 #pragma GCC unroll 16
       for (int v = 0; v < Vectors; v++) pairs[v] = Cells::value(tile + v * kTile * Cells::kValueBytes, headDim);
