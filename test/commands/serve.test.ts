@@ -54,15 +54,19 @@ async function serving(): Promise<Run & { readonly url: string }> {
   return { ...run, url: /listening on (http:\S+)/.exec(run.output.out)![1]! };
 }
 
-/**
- * A stream whose prompt is read in small steps, and whose answer, greedy and unpenalised, falls into a loop that is
- * not guessed: it would be at its end too soon.
- */
+/** A stream that cannot be at its end soon: its answer is a text of two thousand characters, by grammar. */
 function slowStream(url: string): Promise<Response> {
-  const messages = [{ role: "user", content: "w ".repeat(3500) }];
+  const messages = [{ role: "user", content: "Count." }];
+  const counted = Array.from({ length: 540 }, (_, number) => number).join(" ");
+  const json_schema = { name: "counted", schema: { type: "string", enum: [counted] } };
   return fetch(
     `${url}/v1/chat/completions`,
-    post({ messages, stream: true, temperature: 0, repetition_penalty: 1, pocket: { lookup: false } }),
+    post({
+      messages,
+      stream: true,
+      response_format: { type: "json_schema", json_schema },
+      pocket: { lookup: false },
+    }),
   );
 }
 

