@@ -215,9 +215,10 @@ describe("a disk that fails", () => {
     await ask(chat, { messages: [user(long("z"))], session: "t", maxTokens: 2 });
     const { bill } = await ask(chat, { messages: history, session: "s", maxTokens: 2 });
     expect(bill).toMatchObject({ session: "s", kept: 0 });
-    expect(lines[0]).toContain("Session 's' could not be written to disk");
     expect(chat.stats()).toMatchObject({ diskWrites: 0, diskBytes: 0 });
+    // The answer does not wait for the write; closing does.
     await chat.close();
+    expect(lines[0]).toContain("Session 's' could not be written to disk");
     expect(files()).toEqual([]);
     expect(engine.sequences.size).toBe(0);
   });
