@@ -2,7 +2,7 @@
 // behind it. The oracle speaks the texts along which all arms are scored.
 import type { Message } from "../../src/context/chat.ts";
 import type { Runner, SequenceId } from "../../src/engine/addon.ts";
-import { tokensOf } from "../../src/text/span.ts";
+import { commonLength, tokensOf } from "../../src/text/span.ts";
 import type { Edit } from "./arms.ts";
 import { type Bases, digestOf } from "./bases.ts";
 import { lookAside, type Question } from "./cells.ts";
@@ -146,11 +146,6 @@ function askedOf(needle: Needle, before: readonly Message[], text: ModelText): A
     prompt: Int32Array.of(...turn, ...texts[0]!.subarray(0, given)),
     texts: texts.map((ids) => ids.slice(given)),
   };
-}
-
-function commonLength(a: Int32Array, b: Int32Array): number {
-  const differs = a.findIndex((id, place) => id !== b[place]);
-  return differs < 0 ? a.length : differs;
 }
 
 /** In the order of the scene's needles. */

@@ -3,11 +3,10 @@
 // is answered on a fork in any case; and some wait for a prompt that is being computed. It changes
 // nothing: sessions of other tenants are not among those it is shown.
 import type { Repair, Reuse } from "../context/chat.ts";
-import type { Span } from "../text/span.ts";
-import { tokensOf } from "../text/span.ts";
+import { commonLength, type Span, tokensOf } from "../text/span.ts";
 import type { Source } from "./adoption.ts";
 import { type Plan, planEdit } from "./diff.ts";
-import { commonLength } from "./prefixes.ts";
+
 import type { Residents } from "./residents.ts";
 import { Session, type Version } from "./session.ts";
 

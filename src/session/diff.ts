@@ -7,7 +7,7 @@
 //             └ kept             └ relocated            and a common end if it is long enough to be worth it
 import type { Repair, Reuse } from "../context/chat.ts";
 import type { Splice } from "../engine/job.ts";
-import { type Span, tokensOf } from "../text/span.ts";
+import { commonLength, type Span, tokensOf } from "../text/span.ts";
 import { type Adoption, planAdoption, relocatedIn, residentOf, type Source } from "./adoption.ts";
 import { clip, exactAfter, type Island, isKept, leastSurvivors, merge, splicesOf } from "./island.ts";
 import { matchSpans } from "./match.ts";
@@ -201,13 +201,6 @@ function settle(islands: readonly Island[], lengthNew: number): Island[] {
   const full = last !== undefined && last.startNew + last.count === lengthNew;
   const reopened = full ? [...islands.slice(0, -1), { ...last, count: last.count - 1 }] : islands;
   return merge(reopened).filter((island) => isKept(island) || island.count >= leastSurvivors);
-}
-
-function commonLength(a: Int32Array, b: Int32Array): number {
-  const most = Math.min(a.length, b.length);
-  let count = 0;
-  while (count < most && a[count] === b[count]) count++;
-  return count;
 }
 
 function commonEnd(a: Int32Array, b: Int32Array): number {

@@ -3,6 +3,7 @@
 // token ids, so a collision costs time and never an answer. Keys begin with the tenant, so nobody finds cells
 // of anybody else. It knows tokens and holders, not what a holder is.
 import { createHash } from "node:crypto";
+import { commonLength } from "../text/span.ts";
 
 /** The name of a chunk that follows the chunk named `previous`. */
 export type ChunkHash = (previous: string, chunk: Int32Array) => string;
@@ -153,11 +154,4 @@ export function saltOf(tenant: string | undefined): string {
 function sha256(previous: string, chunk: Int32Array): string {
   const bytes = new Uint8Array(chunk.buffer, chunk.byteOffset, chunk.byteLength);
   return createHash("sha256").update(previous).update(bytes).digest("base64url");
-}
-
-export function commonLength(a: Int32Array | undefined, b: Int32Array): number {
-  const most = Math.min(a?.length ?? 0, b.length);
-  let count = 0;
-  while (count < most && a![count] === b[count]) count++;
-  return count;
 }

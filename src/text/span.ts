@@ -28,6 +28,14 @@ export function lengthOf(spans: readonly Span[]): number {
   return spans.reduce((sum, { tokens }) => sum + tokens.length, 0);
 }
 
+/** How many leading tokens are the same. */
+export function commonLength(a: Int32Array, b: Int32Array): number {
+  const most = Math.min(a.length, b.length);
+  let count = 0;
+  while (count < most && a[count] === b[count]) count++;
+  return count;
+}
+
 /** The first `length` tokens; a span that does not fit wholly is cut, empty ones at the end are left out. */
 export function truncate(spans: readonly Span[], length: number): Span[] {
   const kept: Span[] = [];
