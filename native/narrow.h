@@ -1,5 +1,6 @@
 // f32 to 16-bit floats and back, by integers alone: the same bits on every machine, whatever instructions it has. Rounds
-// to nearest, ties to even. For storing; the kernels have conversions of their own, many at a time.
+// to nearest, ties to even. For storing, and for weights looked up row by row; the kernels have conversions of their
+// own, many at a time.
 #pragma once
 
 #include <cstdint>

@@ -1,25 +1,12 @@
 #include "weight_row.h"
 
-#include <cstring>
+#include "narrow.h"
 
 namespace pocket {
 
 namespace {
 
-// The f32 of raw half bits; a subnormal half is a small integer times 2^-24.
-float halfAt(const uint8_t* from) {
-  const uint32_t bits = from[0] | static_cast<uint32_t>(from[1]) << 8;
-  const uint32_t sign = (bits & 0x8000) << 16;
-  const uint32_t exponent = bits >> 10 & 31, mantissa = bits & 1023;
-  if (exponent == 0) {
-    const float small = static_cast<float>(mantissa) * (1.0f / (1 << 24));
-    return sign != 0 ? -small : small;
-  }
-  const uint32_t wide = sign | (exponent == 31 ? 255 : exponent + 112) << 23 | mantissa << 13;
-  float value;
-  std::memcpy(&value, &wide, sizeof value);
-  return value;
-}
+float halfAt(const uint8_t* from) { return ofHalf(static_cast<uint16_t>(from[0] | from[1] << 8)); }
 
 // The 32 codes of row n of a group. Four neighbouring columns are four neighbouring positions.
 void readCodes(const uint8_t* group, int bits, int n, int* codes) {

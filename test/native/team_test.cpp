@@ -128,3 +128,10 @@ TEST("threads that wait read ahead to the last byte of a place and no further, a
   }
   munmap(memory, 2 * page);
 }
+
+TEST("a team of more threads than a word has bits runs sections of a few bodies and of as many as it has threads") {
+  Team team(70);
+  const Awake awake(team);
+  for (int round = 0; round < 20; round++)
+    for (const int count : {2, 63, 64, 70, 200}) CHECK(runsAll(team, count));
+}
