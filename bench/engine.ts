@@ -9,7 +9,7 @@ import { Config } from "../src/config.ts";
 import type { KvType } from "../src/engine/addon.ts";
 import { type Contender, takeTurns } from "./contender.ts";
 import { type EngineRow, engineRows, streams, text } from "./engine-rows.ts";
-import { bandwidthReader } from "./kernels.ts";
+import { type BandwidthReader, bandwidthReader, besideMemory } from "./kernels.ts";
 import { thisMachine } from "./machine.ts";
 import { folderOf } from "./open.ts";
 import { openGenai } from "./peers/genai.ts";
@@ -33,9 +33,6 @@ export interface EngineBenchOptions {
   readonly bandwidth: boolean;
 }
 
-/** Bytes a second that the memory gives now, at its best repetition; undefined in its place: it is not measured. */
-type BandwidthReader = () => Promise<number>;
-
 /** What is the same in all rows of a table's part. */
 interface Condition {
   readonly report: Report;
@@ -45,6 +42,7 @@ interface Condition {
   readonly repeat: number;
   /** Bytes of weights and cells that a decode step at a depth reads at least. */
   readonly bytesRead: (depth: number) => number;
+  /** Undefined: the memory is not measured. */
   readonly bandwidth: BandwidthReader | undefined;
 }
 
@@ -126,16 +124,15 @@ async function measureRows(
       if (row.kind === "decode") return contender.decode(context, row.count);
       return (contender as PocketContender).together(context, row.count, streams);
     };
-    const limit = row.kind === "decode" ? bandwidth : undefined;
-    const before = await limit?.();
-    const seconds =
-      row.kind === "cold"
-        ? cold
-        : await takeTurns(
-            able.map((contender) => () => measure(contender)),
-            repeat,
-          );
-    const bytesPerSecond = Math.max(before ?? Number.NaN, (await limit?.()) ?? Number.NaN);
+    const turns = () =>
+      takeTurns(
+        able.map((contender) => () => measure(contender)),
+        repeat,
+      );
+    const { result: seconds, bytesPerSecond } = await besideMemory(
+      row.kind === "decode" ? bandwidth : undefined,
+      async () => (row.kind === "cold" ? cold : turns()),
+    );
     addRows(condition, row, able, { seconds, aside: aside.get(row.name), bytesPerSecond });
   }
   for (const contender of contenders) {

@@ -45,11 +45,25 @@ export async function* rowsOf(program: string, words: readonly string[]): AsyncG
   if (status !== 0) throw new Error(`${program} ended with status ${status}`);
 }
 
+/** Bytes a second that the memory gives now. */
+export type BandwidthReader = () => Promise<number>;
+
 /** Reads memory that no cache holds: bytes a second at its best repetition, a second's work each. */
-export function bandwidthReader(threads: number = cpus().length): () => Promise<number> {
+export function bandwidthReader(threads: number = cpus().length): BandwidthReader {
   const program = buildKernels()("bandwidth");
   return async () => {
     for await (const row of rowsOf(program, [String(threads)])) return Number(row.max) * 1e9;
     throw new Error(`${program} printed no row`);
   };
+}
+
+/** What the memory gave at best in front of the work and behind it; not a number where there is no reader. */
+export async function besideMemory<T>(
+  read: BandwidthReader | undefined,
+  work: () => Promise<T>,
+): Promise<{ readonly result: T; readonly bytesPerSecond: number }> {
+  const before = await read?.();
+  const result = await work();
+  const after = await read?.();
+  return { result, bytesPerSecond: Math.max(before ?? Number.NaN, after ?? Number.NaN) };
 }

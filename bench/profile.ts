@@ -10,7 +10,8 @@ import type { KvType, Runner, SequenceId } from "../src/engine/addon.ts";
 import { greedy } from "../src/engine/job.ts";
 import { threads as configuredThreads } from "./engine.ts";
 import { isChosen, text } from "./engine-rows.ts";
-import { bandwidthReader } from "./kernels.ts";
+import { append, chunkTokens as chunk } from "./fidelity/cells.ts";
+import { type BandwidthReader, bandwidthReader, besideMemory } from "./kernels.ts";
 import { thisMachine } from "./machine.ts";
 import { folderOf, openBenchRunner } from "./open.ts";
 import { between, linesOf, type StepShape, type StepTime, sideBySide } from "./profile-parts.ts";
@@ -29,7 +30,6 @@ export interface ProfileBenchOptions {
   readonly bandwidth: boolean;
 }
 
-const chunk = 512;
 /** Decode steps for each repetition of a prefill. */
 const decodes = 8;
 
@@ -40,8 +40,8 @@ interface Condition {
   readonly manifest: Manifest;
   readonly cellBytes: number;
   readonly repeat: number;
-  /** Bytes a second that the memory gives now to so many threads, at best. */
-  readonly bandwidth: (() => Promise<number>) | undefined;
+  /** By as many threads. */
+  readonly bandwidth: BandwidthReader | undefined;
 }
 
 export async function profile(options: ProfileBenchOptions): Promise<void> {
@@ -87,7 +87,7 @@ async function measureModel(
       const condition = { report, labels, runner, manifest, cellBytes, repeat, bandwidth };
       const context = deepest > 0 && place > 0 ? await runner.load(file) : runner.newSequence();
       if (deepest > 0 && place === 0) {
-        await read(runner, context, text(deepest, 0, manifest.shapes.vocab));
+        await append(runner, context, Int32Array.from(text(deepest, 0, manifest.shapes.vocab)));
         if (counts.length > 1) await runner.save(context, file);
       }
       await measureRows(condition, context, options);
@@ -117,10 +117,9 @@ async function measureRow(
   shape: StepShape,
 ): Promise<void> {
   const { report, labels, manifest, cellBytes, bandwidth } = condition;
-  const before = await bandwidth?.();
-  const steps =
-    shape.rows === 1 ? await decode(condition, context, shape) : await prefill(condition, context, shape);
-  const after = await bandwidth?.();
+  const { result: steps, bytesPerSecond } = await besideMemory(bandwidth, () =>
+    (shape.rows === 1 ? decode : prefill)(condition, context, shape),
+  );
   const lines = linesOf(steps, shape, manifest, cellBytes);
   const whole = median(lines.find(({ part }) => part === "the whole step")!.ms);
   for (const { part, ms, multiplyAdds, bytes, readsCells } of lines) {
@@ -139,7 +138,7 @@ async function measureRow(
       n: ms.length,
     });
   }
-  if (before && after) report.add({ ...labels, row, part: "memory", "GB/s": Math.max(before, after) / 1e9 });
+  if (bandwidth) report.add({ ...labels, row, part: "memory", "GB/s": bytesPerSecond / 1e9 });
 }
 
 /** Token after token behind the context, the first ones uncounted. */
@@ -188,12 +187,4 @@ async function timedStep(runner: Runner, sequence: SequenceId, tokens: Int32Arra
   const whole = performance.now() - begin;
   const time: StepTime = { parts: between(before, runner.parts()), addon, whole };
   return { token: outcomes[0]!.token, time };
-}
-
-/** Appends the tokens, in chunks. */
-async function read(runner: Runner, id: SequenceId, tokens: readonly number[]): Promise<void> {
-  runner.splice(id, [{ start: 0, end: 0, count: tokens.length }]);
-  for (let at = 0; at < tokens.length; at += chunk) {
-    await runner.step([{ sequence: id, tokens: Int32Array.from(tokens.slice(at, at + chunk)) }]);
-  }
 }

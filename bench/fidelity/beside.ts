@@ -10,8 +10,8 @@ import type { Bases } from "./bases.ts";
 import { chunkTokens } from "./cells.ts";
 import { type Measured, type Spoken, settingOf, speakAll } from "./measure.ts";
 import type { Scene } from "./scene.ts";
-import { isOpen, type Row, type TurnScore } from "./score.ts";
-import { firstDivergence, mean } from "./statistics.ts";
+import { type Scored, scoreTurn, type TurnScore } from "./score.ts";
+import { mean } from "./statistics.ts";
 import type { ModelText } from "./text.ts";
 
 export interface Beside {
@@ -44,14 +44,13 @@ export async function* measureBeside(
     const isOracle = name === arms[0]!.name;
     const recipe = plan(scene.edit);
     const seen = isOracle ? oracle : await peer.arm(peerRecipe(recipe));
-    const likeliest = isOracle ? spoken.rows.map((rows) => rows.map((row) => row.likeliest)) : undefined;
     const turns = scene.turns.map((turn, place): [string, TurnScore] => [
       turn.name,
-      scoreOf(
+      scoreTurn(
         spoken.rows[place]!,
-        likeliest?.[place] ?? oracle[place]!.likeliest,
-        seen[place]!,
+        scoredBy(seen[place]!),
         spoken.readings[place]!.text,
+        isOracle ? undefined : oracle[place]!.likeliest,
       ),
     ]);
     yield {
@@ -127,19 +126,11 @@ async function oracleOf(peer: TransformersPeer, { edit }: Scene, { readings, row
   }
 }
 
-/** As `scoreTurn`; open is what is open here, so that both means are of the same tokens. */
-function scoreOf(
-  ours: readonly Row[],
-  likeliest: readonly number[],
-  seen: Looked,
-  text: Int32Array,
-): TurnScore {
-  const rows = seen.likeliest.map((id, place) => ({ likeliest: id, nextLogprob: seen.logprobs[place]! }));
-  return {
-    divergences: seen.divergences,
-    open: ours.map(isOpen),
-    agreed: seen.likeliest.map((id, place) => id === likeliest[place]),
-    logprobs: seen.logprobs,
-    firstDivergence: firstDivergence(text, rows),
-  };
+/** Open is what is open here, so that both means are of the same tokens. */
+function scoredBy({ likeliest, logprobs, divergences }: Looked): Scored[] {
+  return likeliest.map((id, place) => ({
+    likeliest: id,
+    nextLogprob: logprobs[place]!,
+    divergence: divergences[place]!,
+  }));
 }

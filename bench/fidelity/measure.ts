@@ -59,11 +59,14 @@ export async function* measure(
     const id = await build(runner, scene.resident, recipe, (tokens) => bases.prefill(tokens));
     const built = performance.now();
     spoken ??= await speakAll(bases, text, scene, id);
+    if (done(name)) {
+      runner.release(id);
+      continue;
+    }
     const { readings, rows } = spoken;
     const seen = await look(runner, id, readings, (row, turn, place) => scored(rows[turn]![place]!, row));
     const needles = await ask(runner, id, scene.needles);
     runner.release(id);
-    if (done(name)) continue;
     const turns = scene.turns.map((turn, place): [string, TurnScore] => [
       turn.name,
       scoreTurn(rows[place]!, seen[place]!, readings[place]!.text),

@@ -29,17 +29,23 @@ export interface TurnScore {
   readonly firstDivergence: number;
 }
 
-export function scoreTurn(oracle: readonly Row[], arm: readonly Scored[], text: Int32Array): TurnScore {
+/** `likeliest`: what the arm's likeliest tokens are held against, where that is not what this oracle says. */
+export function scoreTurn(
+  oracle: readonly Row[],
+  arm: readonly Scored[],
+  text: Int32Array,
+  likeliest: readonly number[] = oracle.map((row) => row.likeliest),
+): TurnScore {
   return {
     divergences: arm.map((one) => one.divergence),
     open: oracle.map(isOpen),
-    agreed: oracle.map(({ likeliest }, place) => likeliest === arm[place]!.likeliest),
+    agreed: likeliest.map((id, place) => id === arm[place]!.likeliest),
     logprobs: arm.map(({ nextLogprob }) => nextLogprob),
     firstDivergence: firstDivergence(text, arm),
   };
 }
 
-export function isOpen({ logprobs, likeliest }: Row): boolean {
+function isOpen({ logprobs, likeliest }: Row): boolean {
   return Math.exp(logprobs[likeliest]!) < 0.9;
 }
 
