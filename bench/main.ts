@@ -2,24 +2,24 @@
 // bench/results/. Timings inform; what must not change is counted in the tests.
 import { join } from "node:path";
 import { Command, Option } from "commander";
-import { packageRoot } from "../src/commands/package-root.ts";
-import { agent } from "./agent.ts";
-import { cold } from "./cold.ts";
+import { packageRoot } from "../src/cli/package-root.ts";
+import { agent } from "./agent/agent.ts";
+import { cold } from "./cold/cold.ts";
 import { compaction, compactionParts } from "./compaction/compaction.ts";
 import { gridNames } from "./compaction/grid.ts";
-import { engine } from "./engine.ts";
+import { engine } from "./engine/engine.ts";
 import { fidelity } from "./fidelity/fidelity.ts";
-import { writeReport } from "./figures/write.ts";
-import { kernelNames, kernels } from "./kernels.ts";
-import { load } from "./load.ts";
-import { lookup } from "./lookup.ts";
-import { memory } from "./memory.ts";
-import { memoryBeside } from "./memory-beside.ts";
-import { perplexity } from "./perplexity.ts";
-import { profile } from "./profile.ts";
+import { kernelNames, kernels } from "./kernels/kernels.ts";
+import { load } from "./load/load.ts";
+import { lookup } from "./lookup/lookup.ts";
+import { memory } from "./memory/memory.ts";
+import { memoryBeside } from "./memory/memory-compare.ts";
+import { perplexity } from "./perplexity/perplexity.ts";
+import { profile } from "./profile/profile.ts";
 import { replayRuns } from "./replay/replay.ts";
-import { soak } from "./soak.ts";
-import { throughput } from "./throughput.ts";
+import { writeReport } from "./report/write.ts";
+import { soak } from "./soak/soak-command.ts";
+import { throughput } from "./throughput/throughput.ts";
 
 const program = new Command("bench").description("Benchmarks of Pocket; every row names its condition.");
 
@@ -60,11 +60,13 @@ const gguf = () =>
   new Option("--gguf <folders...>", "where the models' source files are, besides the downloads").default([]);
 const repeat = (n: number) => new Option("--repeat <n>", "repetitions").argParser(Number).default(n);
 compactionCommand("report")
-  .description("compaction and replay one after the other, and tables and figures of them in bench/report/")
+  .description(
+    "compaction and replay one after the other, and tables and figures of them in docs/performance/",
+  )
   .option("--turns <n>", "moves of each recording", Number, 48)
   .option("--result-tokens <n>", "of one tool result, at most", Number, 600)
   .option("--only-write", "of the latest rows, without measuring", false)
-  .option("--to <folder>", "where the report is written", join(packageRoot(), "bench", "report"))
+  .option("--to <folder>", "where the report is written", join(packageRoot(), "docs", "performance"))
   .action(writeReport);
 
 program
@@ -139,7 +141,9 @@ program
 for (const name of [...kernelNames(), "kernels"]) {
   program
     .command(`${name} [words...]`)
-    .description(name === "kernels" ? "all of bench/native/" : `bench/native/${name}_bench.cpp`)
+    .description(
+      name === "kernels" ? "all of bench/kernels/native/" : `bench/kernels/native/${name}_bench.cpp`,
+    )
     .action((words: string[]) => kernels(name === "kernels" ? kernelNames() : [name], words));
 }
 

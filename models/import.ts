@@ -4,12 +4,12 @@
 import { randomUUID } from "node:crypto";
 import { mkdir, readdir, rename, rm, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
-import type { DecoderWeights } from "./decoder.ts";
-import { sha256OfFiles } from "./digest.ts";
-import { diskError } from "./disk.ts";
-import { type Family, familyOf } from "./family.ts";
-import { type Gguf, openGguf } from "./gguf.ts";
-import { GraphBuilder } from "./graph.ts";
+import type { DecoderWeights } from "./families/decoder.ts";
+import { type Family, familyOf } from "./families/families.ts";
+import { type DecoderShapes, readShapes } from "./families/hyperparameters.ts";
+import { GraphBuilder } from "./graph/graph.ts";
+import { encodeModel } from "./graph/onnx.ts";
+import { WeightsWriter } from "./graph/weights.ts";
 import {
   type LinearKind,
   type Manifest,
@@ -20,11 +20,11 @@ import {
   type TensorRecord,
   type WeightFormat,
 } from "./manifest.ts";
-import { encodeModel } from "./onnx.ts";
-import { type DecoderShapes, readShapes } from "./shapes.ts";
-import { TensorSource } from "./source.ts";
-import { readTokenizer } from "./tokenizer.ts";
-import { WeightsWriter } from "./weights.ts";
+import { type Gguf, openGguf } from "./readers/gguf.ts";
+import { TensorSource } from "./readers/tensor-source.ts";
+import { readTokenizer } from "./readers/tokenizer.ts";
+import { sha256OfFiles } from "./registry/digest.ts";
+import { diskError } from "./registry/disk-errors.ts";
 
 export interface ImportProgress {
   readonly label: string;

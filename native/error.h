@@ -1,6 +1,6 @@
 // The one exception type of the native side. Every failure that can be a caller's fault or the machine's
-// carries a code of the table in src/errors.ts; addon.cpp turns it into a JavaScript error with that code.
-// Nothing else is thrown on purpose, and nothing below addon.cpp may end the process.
+// carries a code of the table in src/errors.ts; addon/addon.cpp turns it into a JavaScript error with that code.
+// Nothing else is thrown on purpose, and nothing below addon/addon.cpp may end the process.
 #pragma once
 
 #include <cstdarg>

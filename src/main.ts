@@ -1,13 +1,13 @@
 #!/usr/bin/env node
 // The command line: verbs, flags made from the table of settings, help with examples first. What a verb does is
-// in commands/, loaded when it is asked for; an error that reaches this file becomes one line on standard
+// in cli/, loaded when it is asked for; an error that reaches this file becomes one line on standard
 // error and a non-zero exit.
 import { Command, Option } from "commander";
-import { agentVerbs } from "./commands/agent-verbs.ts";
-import { showConfig } from "./commands/config.ts";
-import { Config } from "./config.ts";
+import { agentVerbs } from "./cli/agent-commands.ts";
+import { showConfig } from "./cli/config.ts";
+import { Config } from "./config/config.ts";
+import { flagName, offFlagName, type Setting, settings, type Value } from "./config/settings.ts";
 import { PocketError } from "./errors.ts";
-import { flagName, offFlagName, type Setting, settings, type Value } from "./settings.ts";
 
 /** Settings that commands about model folders take. */
 const folderKeys = ["models.dir", "weights", "linear"];
@@ -37,7 +37,7 @@ examples(
   .description("serve a model over HTTP")
   .option("--pull", "fetch and import the model first when it is not there")
   .action(async (given: Record<string, unknown>, command: Command) => {
-    const { serve } = await import("./commands/serve.ts");
+    const { serve } = await import("./cli/serve.ts");
     await serve(configOf(command), { pull: given.pull === true });
   });
 
@@ -46,7 +46,7 @@ withSettings(program.command("pull"), ({ key }) => folderKeys.includes(key))
   .argument("[id]", "registry id (default: the setting model)")
   .action(async (id: string | undefined, _given: unknown, command: Command) => {
     const config = configOf(command);
-    const { pull } = await import("./commands/pull.ts");
+    const { pull } = await import("./cli/pull.ts");
     await pull(id ?? config.text("model"), config);
   });
 
@@ -55,14 +55,14 @@ withSettings(program.command("import"), ({ key }) => folderKeys.includes(key))
   .argument("<file>", "a GGUF file")
   .requiredOption("--id <id>", "name under which it will be served")
   .action(async (file: string, given: { id: string }, command: Command) => {
-    const { importFile } = await import("./commands/import.ts");
+    const { importFile } = await import("./cli/import.ts");
     await importFile(file, given.id, configOf(command));
   });
 
 withSettings(program.command("ls"), ({ key }) => folderKeys.includes(key))
   .description("list the models that can be pulled and those that are here")
   .action(async (_given: unknown, command: Command) => {
-    const { list } = await import("./commands/ls.ts");
+    const { list } = await import("./cli/ls.ts");
     list(configOf(command), print);
   });
 
@@ -109,7 +109,7 @@ function text({ kind }: Setting["type"], value: Value): string {
   return kind === "bytes" && Number.isInteger(gibibytes) ? `${gibibytes}G` : String(value);
 }
 
-/** Flags keep their text until config.ts reads them, so a bad one is refused like any other value; `more`: beneath them. */
+/** Flags keep their text until config/config.ts reads them, so a bad one is refused like any other value; `more`: beneath them. */
 function configOf(command: Command, more: Readonly<Record<string, string>> = {}): Config {
   const flags: Record<string, string> = { ...more };
   for (const { key } of settings) {

@@ -8,7 +8,7 @@ export default defineConfig({
   test: {
     root: new URL("..", import.meta.url).pathname,
     include: ["test/**/*.test.ts"],
-    setupFiles: ["test/seed.ts"],
+    setupFiles: ["test/support/seed.ts"],
     pool: "forks",
     fileParallelism: false,
     testTimeout: 60_000,

@@ -1,17 +1,17 @@
 // The headline: what a compaction costs, by how large the context is, where it is cut, how much goes and how long
 // the summary is, for each way to reuse the cache. Rows go to bench/results/compaction.jsonl, one per condition and
-// arm; plots and tables are made of them by bench/report/.
+// arm; plots and tables are made of them by docs/performance/.
 import { loadavg } from "node:os";
 import { join } from "node:path";
-import { packageRoot } from "../../src/commands/package-root.ts";
-import { thisMachine } from "../machine.ts";
-import { folderOf } from "../open.ts";
-import { median, Report, type Row } from "../report.ts";
+import { packageRoot } from "../../src/cli/package-root.ts";
+import { thisMachine } from "../support/machine.ts";
+import { folderOf } from "../support/open-model.ts";
+import { median, Report, type Row } from "../support/results.ts";
 import { sourceText } from "./conversation.ts";
 import { arms, type Cell, defaultContexts, type GridName, gridOf } from "./grid.ts";
+import { type Reading, Stand } from "./in-process-server.ts";
+import { comparePeer, type PeerPrompt } from "./llama.ts";
 import { type ChainReading, Measurer, type Splice } from "./measure.ts";
-import { comparePeer, type PeerPrompt } from "./peer.ts";
-import { type Reading, Stand } from "./stand.ts";
 
 export const compactionParts = ["cells", "chains", "http"] as const;
 

@@ -3,7 +3,7 @@
 // files; longer conversations begin with the shorter ones, so one prefill serves all.
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Message } from "../../src/context/chat.ts";
+import type { Message } from "../../src/chat/chat.ts";
 import type { Place } from "./grid.ts";
 
 export type CountText = (text: string) => number;

@@ -1,6 +1,6 @@
-// Which compactions are measured: the cells of the grids, as data. How one is measured is stand.ts. Dear arms
+// Which compactions are measured: the cells of the grids, as data. How one is measured is in-process-server.ts. Dear arms
 // compute most of a prompt anew, so they stand on a thinner grid than those that compute a summary.
-import type { Repair, Reuse } from "../../src/context/chat.ts";
+import type { Repair, Reuse } from "../../src/chat/chat.ts";
 
 export type Place = "front" | "middle" | "end";
 

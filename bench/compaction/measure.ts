@@ -1,6 +1,6 @@
 // One condition of the grid measured: the arms that it has and, in turn with them, the ideal, which appends as many
 // tokens as the summary has to a context of the same length. Chains, and the row of the issue, likewise.
-import type { Message } from "../../src/context/chat.ts";
+import type { Message } from "../../src/chat/chat.ts";
 import {
   type Exchange,
   exchangesOf,
@@ -12,7 +12,7 @@ import {
   summaryText,
 } from "./conversation.ts";
 import { arms, type Cell, type Chain } from "./grid.ts";
-import type { Reading, Stand } from "./stand.ts";
+import type { Reading, Stand } from "./in-process-server.ts";
 
 /** Readings by the name of their arm; `ideal` is one. */
 export type Readings = ReadonlyMap<string, readonly Reading[]>;

@@ -1,13 +1,13 @@
 // The arms: what a server may have in its cells after the same compaction. Each is a recipe, planned by the session
 // room's own planner, so that what is measured is what is served; carried out on the runner by build.ts and in PyTorch
-// by the peer of beside.ts. Pure.
+// by the peer of compare-transformers.ts. Pure.
 
-import type { Repair, Reuse } from "../../src/context/chat.ts";
+import type { Repair, Reuse } from "../../src/chat/chat.ts";
 import type { Splice } from "../../src/engine/job.ts";
-import { planEdit } from "../../src/session/diff.ts";
-import { exactAfter } from "../../src/session/island.ts";
-import { outside, type Range, within } from "../../src/session/range.ts";
-import { nextRepair } from "../../src/session/repair.ts";
+import { planEdit } from "../../src/session/planner/diff.ts";
+import { outside, type Range, within } from "../../src/session/planner/range.ts";
+import { nextRepair } from "../../src/session/planner/repair.ts";
+import { exactAfter } from "../../src/session/planner/reused-range.ts";
 import { lengthOf, type Span, tokensOf } from "../../src/text/span.ts";
 
 /** What a session knows of its sequence. */

@@ -2,7 +2,7 @@
 import type { Runner, SequenceId } from "../../src/engine/addon.ts";
 import type { Recipe } from "./arms.ts";
 import { edit } from "./cells.ts";
-import { unturned } from "./unturned.ts";
+import { unturned } from "./no-rotation.ts";
 
 /**
  * A new sequence; `resident` is left as it was. `prefill` makes a cold sequence of tokens, which may have been computed

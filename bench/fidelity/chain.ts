@@ -1,7 +1,7 @@
 // Compaction after compaction in one growing conversation, never made exact in between: does what each of them costs
 // add up? Every round replaces the memory and the two oldest exchanges by a new memory; four exchanges survive,
 // an answer is scored, and two more exchanges come. The oracle computes every round anew.
-import type { Message, Repair } from "../../src/context/chat.ts";
+import type { Message, Repair } from "../../src/chat/chat.ts";
 import type { Runner, SequenceId } from "../../src/engine/addon.ts";
 import { tokensOf } from "../../src/text/span.ts";
 import { planned, type Resident } from "./arms.ts";

@@ -2,8 +2,9 @@
 // message that says what it saw and calls for the next file, and the tool's result. Some results carry a needle:
 // a port that stands nowhere else. What is removed, what survives and what is asked is decided here; no tokens
 // are computed.
-import { type Random, seeded } from "../../models/random.ts";
-import type { Message } from "../../src/context/chat.ts";
+
+import type { Message } from "../../src/chat/chat.ts";
+import { type Random, seeded } from "../../test/support/random.ts";
 import { type Excerpt, namesIn } from "./corpus.ts";
 
 export type NeedleKind = "survivor" | "summary" | "removed";

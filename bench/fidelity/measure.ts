@@ -3,10 +3,10 @@
 import type { SequenceId } from "../../src/engine/addon.ts";
 import { lengthOf } from "../../src/text/span.ts";
 import { type Arm, computedBy, type Edit } from "./arms.ts";
-import type { Bases } from "./bases.ts";
 import { build } from "./build.ts";
 import { look, type Reading } from "./cells.ts";
 import type { NeedleKind } from "./conversation.ts";
+import type { Bases } from "./prefill-cache.ts";
 import { ask, type Scene } from "./scene.ts";
 import { type Row, scored, scoreTurn, type TurnScore } from "./score.ts";
 import type { NeedleScore } from "./statistics.ts";

@@ -1,10 +1,9 @@
 // One conversation made ready: resident as a session would hold it, its compacted form, and the turns that are asked
 // behind it. The oracle speaks the texts along which all arms are scored.
-import type { Message } from "../../src/context/chat.ts";
+import type { Message } from "../../src/chat/chat.ts";
 import type { Runner, SequenceId } from "../../src/engine/addon.ts";
 import { commonLength, tokensOf } from "../../src/text/span.ts";
 import type { Edit } from "./arms.ts";
-import { type Bases, digestOf } from "./bases.ts";
 import { lookAside, type Question } from "./cells.ts";
 import {
   type Conversation,
@@ -17,6 +16,7 @@ import {
   noteOf,
   type Shape,
 } from "./conversation.ts";
+import { type Bases, digestOf } from "./prefill-cache.ts";
 import { type NeedleScore, needleScore } from "./statistics.ts";
 import type { ModelText } from "./text.ts";
 

@@ -1,6 +1,6 @@
 // What one arm is worth against the oracle: scores of one turn, pooled over conversations into the columns of the
 // table. Pure.
-import { quantile } from "../samples.ts";
+import { quantile } from "../support/samples.ts";
 import { divergence, firstDivergence, mean, type NeedleScore, type Seen } from "./statistics.ts";
 
 /** What one place met, with the whole distribution. */

@@ -4,10 +4,10 @@ import { arms } from "./arms.ts";
 import type { NeedleKind } from "./conversation.ts";
 import type { ScoreLine } from "./fidelity.ts";
 import type { Measured } from "./measure.ts";
+import { compare, turnThere } from "./reference-results.ts";
 import { oracles, sameTokens, sameTokensRows } from "./same-tokens.ts";
 import { type Pool, pooled, pooledNeedles, poolOf, short } from "./score.ts";
 import { mean } from "./statistics.ts";
-import { compare, turnThere } from "./there.ts";
 
 type Row = Readonly<Record<string, string | number>>;
 type LinkLine = NonNullable<ScoreLine["link"]>;

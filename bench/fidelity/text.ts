@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Manifest, readManifest } from "../../models/manifest.ts";
-import type { Message } from "../../src/context/chat.ts";
+import type { Message } from "../../src/chat/chat.ts";
 import { Renderer } from "../../src/text/render.ts";
 import type { Span } from "../../src/text/span.ts";
 import { ChatTemplate } from "../../src/text/template.ts";

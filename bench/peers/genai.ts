@@ -2,10 +2,10 @@
 // ids, timed inside that process. It reads the file's weights requantised to four bits, each matrix alike, and
 // keeps keys and values in float32: its CPU build has no other. Built by scripts/peers genai FILE.gguf.
 import { join } from "node:path";
-import { packageRoot } from "../../src/commands/package-root.ts";
-import type { Contender } from "../contender.ts";
+import { packageRoot } from "../../src/cli/package-root.ts";
+import type { Contender } from "../engine/peer-engine.ts";
+import { genaiModel, genaiPython } from "./peers-folder.ts";
 import { PipeProcess } from "./pipe-process.ts";
-import { genaiModel, genaiPython } from "./place.ts";
 
 export interface GenaiOptions {
   /** Path of the weights that the model was built from. */

@@ -3,8 +3,8 @@
 // measured on a resident prompt, as ours are on a fork. Built by scripts/peers.
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
-import type { Contender } from "../contender.ts";
-import { llamaBinary } from "./place.ts";
+import type { Contender } from "../engine/peer-engine.ts";
+import { llamaBinary } from "./peers-folder.ts";
 import { ServerProcess } from "./server-process.ts";
 
 export type LlamaKvType = "f16" | "q8_0";

@@ -4,7 +4,7 @@ import { type ChildProcessByStdio, spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import type { Readable, Writable } from "node:stream";
-import { endChild } from "./child.ts";
+import { endChild } from "./child-process.ts";
 
 /** Stop it; it does not stop by itself. */
 export class PipeProcess {

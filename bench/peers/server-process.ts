@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs";
 import { type IncomingMessage, request } from "node:http";
 import { createServer } from "node:net";
 import { text } from "node:stream/consumers";
-import { endChild } from "./child.ts";
+import { endChild } from "./child-process.ts";
 
 export interface ServerCommand {
   readonly file: string;

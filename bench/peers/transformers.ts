@@ -2,10 +2,10 @@
 // (transformers/driver.py), which is told tokens and splices and says what its distributions are. No contender: nothing
 // of it is timed. Its environment is made by scripts/peers transformers.
 import { join } from "node:path";
-import { packageRoot } from "../../src/commands/package-root.ts";
+import { packageRoot } from "../../src/cli/package-root.ts";
 import type { Splice } from "../../src/engine/job.ts";
+import { transformersPython } from "./peers-folder.ts";
 import { PipeProcess } from "./pipe-process.ts";
-import { transformersPython } from "./place.ts";
 
 export interface TransformersOptions {
   /** Path of the weights, and what is in that file. */

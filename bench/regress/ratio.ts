@@ -1,8 +1,8 @@
 // Two sides measured in turn, round by round: how many times the second is the first, and between which numbers
 // that lies for all we know. The interval is a bootstrap over the rounds (Efron 1979): rounds are drawn with
 // replacement, both sides of a round together, so that what slowed a whole round slows both.
-import { seeded } from "../../models/random.ts";
-import { median, quantile } from "../samples.ts";
+import { seeded } from "../../test/support/random.ts";
+import { median, quantile } from "../support/samples.ts";
 
 export interface Ratio {
   /** Median of the second side over median of the first. */

@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { Command } from "commander";
-import { packageRoot } from "../../src/commands/package-root.ts";
+import { packageRoot } from "../../src/cli/package-root.ts";
 import { pairedRatio, verdictOn } from "./ratio.ts";
 import { isRate, type Measured, measuredIn } from "./rows.ts";
 import { say, Tree } from "./tree.ts";

@@ -2,11 +2,11 @@
 // and compacts what it has read when the catalog says that it holds more than it likes. Loop, policy, store and
 // export are the real ones, so a recording is what `pocket runs export` gives, and its tool results are real text.
 // What the agent says and what its compressor writes is made by rule; that is all that is scripted.
-import type { Chat, ChatEvent, ChatRequest, Message, ToolCall } from "../../src/context/chat.ts";
+import type { Chat, ChatEvent, ChatRequest, Message, ToolCall } from "../../src/chat/chat.ts";
 import { exportRun } from "../../src/context/export.ts";
 import { Store } from "../../src/context/store.ts";
 import { beginRun, driveRun } from "../../src/harness/run.ts";
-import { openKit } from "../../src/harness/tools/kit.ts";
+import { openKit } from "../../src/harness/tools/toolset.ts";
 
 export interface Move {
   readonly say: string;

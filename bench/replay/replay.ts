@@ -4,17 +4,17 @@
 // words, and the summaries' tokens stand in a column.
 import { readFileSync } from "node:fs";
 import { loadavg } from "node:os";
-import { packageRoot } from "../../src/commands/package-root.ts";
+import type { ChatRequest, Message, Reuse } from "../../src/chat/chat.ts";
+import { packageRoot } from "../../src/cli/package-root.ts";
 import type { CountTokens } from "../../src/context/block.ts";
-import type { ChatRequest, Message, Reuse } from "../../src/context/chat.ts";
+import { ChatTill, type Price, type Till } from "../../src/harness/cost-model.ts";
 import { readRecording } from "../../src/harness/recording.ts";
 import { replayed } from "../../src/harness/replay.ts";
 import type { RunReport } from "../../src/harness/report.ts";
-import { ChatTill, type Price, type Till } from "../../src/harness/till.ts";
-import { Stand } from "../compaction/stand.ts";
-import { thisMachine } from "../machine.ts";
-import { folderOf } from "../open.ts";
-import { Report } from "../report.ts";
+import { Stand } from "../compaction/in-process-server.ts";
+import { thisMachine } from "../support/machine.ts";
+import { folderOf } from "../support/open-model.ts";
+import { Report } from "../support/results.ts";
 import { record } from "./agent.ts";
 import { scripts } from "./scripts.ts";
 

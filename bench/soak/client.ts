@@ -1,11 +1,11 @@
 // One client of a soak, over a real socket: it asks, edits, hangs up, deletes and looks around as its seed says,
 // checks what can be checked of each answer at once, and keeps some to be asked again on an idle server.
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Random } from "../../models/random.ts";
-import { seeded } from "../../models/random.ts";
 import type { Backend } from "../../src/server/backend.ts";
+import type { Random } from "../../test/support/random.ts";
+import { seeded } from "../../test/support/random.ts";
 import { Conversation } from "./conversation.ts";
-import type { Ledger } from "./ledger.ts";
+import type { Ledger } from "./results.ts";
 
 /** Much longer than any answer may take here: who waits so long hangs. */
 const hangMs = 60_000;

@@ -1,7 +1,8 @@
 // A conversation that a soak's client keeps and keeps changing: grown at the end, and edited anywhere, as agents
 // do. Random, from a seed; what it says means nothing.
-import type { Random } from "../../models/random.ts";
-import type { Message } from "../../src/context/chat.ts";
+
+import type { Message } from "../../src/chat/chat.ts";
+import type { Random } from "../../test/support/random.ts";
 
 /** Characters, about a token each: a conversation then holds up to a seventh of the pool. */
 const mostCharacters = 500;

@@ -4,13 +4,13 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { seeded } from "../../models/random.ts";
 import type { Runner } from "../../src/engine/addon.ts";
 import type { Counts } from "../../src/server/backend.ts";
-import { type FaultCounts, type FaultyRunner, faultyRunner } from "../../test/engine/faulty-runner.ts";
+import { type FaultCounts, type FaultyRunner, faultyRunner } from "../../test/support/faulty-runner.ts";
+import { seeded } from "../../test/support/random.ts";
 import { Client } from "./client.ts";
-import { type Kept, Ledger } from "./ledger.ts";
-import { openPlace, type Place } from "./place.ts";
+import { type Kept, Ledger } from "./results.ts";
+import { openPlace, type Place } from "./server.ts";
 
 export interface SoakOptions {
   readonly seconds: number;

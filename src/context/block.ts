@@ -1,8 +1,9 @@
 // What a conversation is made of, as the agent is offered it: requests, exchanges and memories, each with an id
 // it can point at. Types and the few facts about them; who may be compacted is catalog.ts, where originals go
 // is archive.ts.
+
+import type { Message } from "../chat/chat.ts";
 import { PocketError } from "../errors.ts";
-import type { Message } from "./chat.ts";
 import type { Tag } from "./tag.ts";
 
 /** `b001` for exchanges and memories, `r001` for requests; counted up by each conversation, never reused. */

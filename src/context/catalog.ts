@@ -1,8 +1,9 @@
 // The list of blocks that the agent may compact, shown behind the conversation before every request and never
 // stored. Instructions (which are no blocks), the latest user request, and everything from the latest exchange
 // on are protected and not in it. Text and numbers only; what comes of a selection is compact.ts.
+
+import type { Message } from "../chat/chat.ts";
 import type { Block, BlockId } from "./block.ts";
-import type { Message } from "./chat.ts";
 import type { History } from "./history.ts";
 import { labelOf } from "./tag.ts";
 

@@ -6,7 +6,7 @@ import { type BlockId, isBlockId, messagesOf, tokensOf } from "./block.ts";
 import { blockLabel, catalogOf, format, protection } from "./catalog.ts";
 import { type Compression, type CompressionTask, type Compressor, instruction } from "./compressor.ts";
 import type { Compaction, Conversation, Range } from "./conversation.ts";
-import { fieldsOf } from "./form.ts";
+import { fieldsOf } from "./summary-form.ts";
 import { labelOf } from "./tag.ts";
 import { type Refusal, readArguments, type ToolOutcome } from "./tools.ts";
 
@@ -15,7 +15,7 @@ export interface CompactOptions {
   readonly compressor: Pick<Compressor, "compress">;
   /** The window in tokens: the compressor's prompt and answer have to fit in it. */
   readonly limit: number;
-  /** Whether the summary is to be a form with a field per call; see form.ts. Default: false. */
+  /** Whether the summary is to be a form with a field per call; see summary-form.ts. Default: false. */
   readonly form?: boolean;
   readonly signal?: AbortSignal;
 }

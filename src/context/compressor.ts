@@ -1,9 +1,10 @@
 // Writes the summary that takes the place of a range: one call of the same model, without tools, that sees the
 // history through the last selected block and one instruction, and returns only text. An empty, endless or
 // tool-calling answer is asked for once more and then given up. It changes no history.
-import { type Answer, type AnswerFinished, gatherAnswer } from "./answer.ts";
-import type { AnswerOptions, Chat, Message, Tool } from "./chat.ts";
-import { formatOf, textOf } from "./form.ts";
+
+import type { AnswerOptions, Chat, Message, Tool } from "../chat/chat.ts";
+import { type Answer, type AnswerFinished, gatherAnswer } from "./collect-answer.ts";
+import { formatOf, textOf } from "./summary-form.ts";
 
 export interface CompressorOptions {
   readonly chat: Chat;
@@ -28,7 +29,7 @@ export interface CompressionTask {
   readonly request?: string | undefined;
   /** What the agent wants the summary to dwell on. */
   readonly focus?: string | undefined;
-  /** Of a form, where the summary is to be one; see form.ts. */
+  /** Of a form, where the summary is to be one; see summary-form.ts. */
   readonly fields?: readonly string[] | undefined;
   readonly maxTokens: number;
   readonly signal?: AbortSignal | undefined;

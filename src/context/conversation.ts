@@ -1,6 +1,8 @@
 // A history, its archive and the journal that makes both durable, changed together: planned first, then written
 // to the journal, which may fail, then done in memory, which cannot. So nothing leaves the history before it is
 // archived. No model is called here and nothing is refused; the tools in compact.ts and expand.ts do that.
+
+import type { Message } from "../chat/chat.ts";
 import { PocketError } from "../errors.ts";
 import { Archive, type ArchiveRecord, partsOf, type Recalled, refsOf } from "./archive.ts";
 import {
@@ -13,7 +15,6 @@ import {
   type Request,
   tokensOf,
 } from "./block.ts";
-import type { Message } from "./chat.ts";
 import { History, type HistoryOptions } from "./history.ts";
 import { memoryHead, tagOf } from "./tag.ts";
 

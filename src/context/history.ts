@@ -1,9 +1,10 @@
 // The ordered blocks of a conversation behind its instructions: append at the end, replace a range by a memory.
 // It gives out ids and adds up tokens. It neither archives nor stores, so whoever changes it has done that
 // before; and it does not know which blocks are protected.
+
+import type { Message } from "../chat/chat.ts";
 import { PocketError } from "../errors.ts";
 import { type Block, type BlockId, blockId, type CountTokens, messagesOf, tokensOf } from "./block.ts";
-import type { Message } from "./chat.ts";
 
 export interface HistoryOptions {
   /** Usually one system message. Never compacted. */

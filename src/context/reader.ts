@@ -1,11 +1,11 @@
 // A conversation rebuilt from the rows of a store: its history in order, its archive, the ids it has given out.
-// Reads in one transaction and writes nothing. Rows that contradict each other are refused; check.ts lists all
+// Reads in one transaction and writes nothing. Rows that contradict each other are refused; integrity-check.ts lists all
 // that is wrong.
 import type Database from "better-sqlite3";
+import type { Message } from "../chat/chat.ts";
 import { PocketError, pocketError } from "../errors.ts";
 import { Archive, type Part, refsOf } from "./archive.ts";
 import type { Block, BlockId, CountTokens, Original } from "./block.ts";
-import type { Message } from "./chat.ts";
 import { Conversation, type Journal, memoryMessage } from "./conversation.ts";
 import type { Tag } from "./tag.ts";
 

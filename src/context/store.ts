@@ -2,9 +2,9 @@
 // on disk before the call returns. Opening, making, listing and resuming runs are here; what a run writes is
 // journal.ts, what is read back is reader.ts.
 import Database from "better-sqlite3";
+import type { Message } from "../chat/chat.ts";
 import { PocketError, pocketError } from "../errors.ts";
 import type { CountTokens } from "./block.ts";
-import type { Message } from "./chat.ts";
 import { Conversation } from "./conversation.ts";
 import { RunJournal } from "./journal.ts";
 import { readConversation } from "./reader.ts";
@@ -61,7 +61,7 @@ export class Store {
     }
   }
 
-  /** For reader.ts, check.ts and export.ts. */
+  /** For reader.ts, integrity-check.ts and export.ts. */
   get database(): Database.Database {
     return this.#database;
   }

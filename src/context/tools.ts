@@ -1,7 +1,7 @@
 // The two tools by which an agent manages its context, as the model sees them, and what every such tool gives
 // back: text for the model, and what was done. Refusals are text and never thrown, since the model can correct
 // itself; operating errors are thrown.
-import type { Tool } from "./chat.ts";
+import type { Tool } from "../chat/chat.ts";
 
 export const compactTool: Tool = {
   name: "compact_block",

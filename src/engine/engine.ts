@@ -3,12 +3,12 @@
 // tokens, never text.
 import { pocketError } from "../errors.ts";
 import type { Cells, Runner, RunnerInfo, RunnerStats } from "./addon.ts";
-import { Answer } from "./answer.ts";
 import type { EnginePort, Generated, Job, SequencePort } from "./job.ts";
 import { type EngineOptions, Loop } from "./loop.ts";
 import { Sequence } from "./sequence.ts";
-import type { Counts } from "./tally.ts";
+import type { Counts } from "./step-stats.ts";
 import { Task } from "./task.ts";
+import { Answer } from "./token-stream.ts";
 
 export type { EngineOptions } from "./loop.ts";
 

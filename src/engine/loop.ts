@@ -3,13 +3,13 @@
 // may ask for what is engine.ts's; here everything has been allowed already.
 import { PocketError, pocketError } from "../errors.ts";
 import type { Runner, RunnerInfo, StepResult } from "./addon.ts";
-import { Files } from "./files.ts";
-import { Pace } from "./pace.ts";
-import { plan } from "./plan.ts";
+import { giveWay, seatAll } from "./allocation.ts";
+import { Files } from "./kv-files.ts";
 import { RowCosts } from "./row-costs.ts";
-import { giveWay, seatAll } from "./seats.ts";
+import { plan } from "./scheduler.ts";
 import type { Sequence } from "./sequence.ts";
-import { type Share, type StepReport, Tally } from "./tally.ts";
+import { Pace } from "./step-budget.ts";
+import { type Share, type StepReport, Tally } from "./step-stats.ts";
 import type { Task } from "./task.ts";
 
 export interface EngineOptions {

@@ -2,12 +2,12 @@
 // it. Bookkeeping in plain numbers; it never calls the runner. An answer whose next token found no page is
 // parked; one that gave its cells up as well knows all its tokens and is read again from the start.
 import type { CellSplice, SampledToken, StepEntry, StepOutcome } from "./addon.ts";
-import type { Answer } from "./answer.ts";
 import type { Generated, Job } from "./job.ts";
-import { Lookup } from "./lookup.ts";
-import type { Demand } from "./plan.ts";
+import { Lookup } from "./prompt-lookup.ts";
 import type { RowCosts } from "./row-costs.ts";
+import type { Demand } from "./scheduler.ts";
 import type { Sequence } from "./sequence.ts";
+import type { Answer } from "./token-stream.ts";
 
 /** Cells [start, end), in new coordinates. */
 interface Gap {

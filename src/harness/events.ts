@@ -1,10 +1,11 @@
 // What an agent loop tells whoever watches: noun-verb events in the order of their happening. A terminal view,
 // a stream over HTTP and the events of a stored run are all made of these; nothing is steered by them.
-import type { AnswerFinished } from "../context/answer.ts";
+
+import type { ToolCall } from "../chat/chat.ts";
 import type { Block, BlockId } from "../context/block.ts";
-import type { ToolCall } from "../context/chat.ts";
+import type { AnswerFinished } from "../context/collect-answer.ts";
 import type { Tag } from "../context/tag.ts";
-import type { Tally } from "./tally.ts";
+import type { Tally } from "./usage.ts";
 
 /**
  * answered: the agent ended by itself. forced: the window or the turns were spent, and it was told to answer.

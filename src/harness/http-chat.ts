@@ -1,8 +1,8 @@
 // A Chat on any OpenAI-compatible server over HTTP, the local one included. It streams, knows no model and keeps
 // nothing between requests. It sends no prompt-planned event: servers tell what a prompt cost when it is over.
-import type { Chat, ChatEvent, ChatRequest } from "../context/chat.ts";
+import type { Chat, ChatEvent, ChatRequest } from "../chat/chat.ts";
 import { errorTable, isErrorCode, PocketError, pocketError } from "../errors.ts";
-import { ChunkReader, wireRequest } from "./wire.ts";
+import { ChunkReader, wireRequest } from "./openai-wire.ts";
 
 export interface HttpChatOptions {
   /** With its version: `http://127.0.0.1:8080/v1`. */

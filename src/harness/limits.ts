@@ -1,6 +1,6 @@
 // The limits that every harness runs under, the same for all so that they can be compared, and what the agent is
 // told when it meets one. Notices stand behind a request and are never stored.
-import type { Message } from "../context/chat.ts";
+import type { Message } from "../chat/chat.ts";
 
 export interface Limits {
   /** Tokens of prompt and answer together. */

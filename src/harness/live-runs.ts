@@ -3,16 +3,16 @@
 // with each run.
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
+import type { Chat } from "../chat/chat.ts";
 import type { CountTokens } from "../context/block.ts";
-import type { Chat } from "../context/chat.ts";
 import type { Run, RunInfo, Store } from "../context/store.ts";
 import { pocketError } from "../errors.ts";
 import type { AgentEvent } from "./events.ts";
-import { orderOf, type RunOrder } from "./order.ts";
 import { type RunReport, readReport } from "./report.ts";
 import { beginRun, driveRun, resumeRun } from "./run.ts";
-import { openKit, resultCharacters } from "./tools/kit.ts";
+import { orderOf, type RunOrder } from "./run-options.ts";
 import { openMcpServers } from "./tools/mcp.ts";
+import { openKit, resultCharacters } from "./tools/toolset.ts";
 
 export interface LiveRunsOptions {
   readonly store: Store;

@@ -1,16 +1,17 @@
 // The agent loop: ask, run the calls, append the exchange, until there is an answer. The policy decides what
 // happens to the history, the limits when it must end. It needs a Chat and nothing else of a server, and keeps
 // no state beside the conversation, so a run that was interrupted goes on by running it again.
-import { type Answer, gatherAnswer } from "../context/answer.ts";
+
+import type { AnswerOptions, Chat, Message, Tool, ToolCall } from "../chat/chat.ts";
 import { type Exchange, tokensOf } from "../context/block.ts";
-import type { AnswerOptions, Chat, Message, Tool, ToolCall } from "../context/chat.ts";
+import { type Answer, gatherAnswer } from "../context/collect-answer.ts";
 import type { Conversation } from "../context/conversation.ts";
 import { PocketError } from "../errors.ts";
 import type { AgentEvent, Outcome } from "./events.ts";
 import { finalNotice, type Limits, repeatedCall, retryNotice, tooLarge } from "./limits.ts";
 import type { Policy, Turn } from "./policy.ts";
-import { type Caller, emptyTally, type Tally, tallied } from "./tally.ts";
 import { type AgentTool, runTool } from "./tool.ts";
+import { type Caller, emptyTally, type Tally, tallied } from "./usage.ts";
 
 export interface AgentOptions {
   readonly chat: Chat;

@@ -1,7 +1,8 @@
 // The Pocket Context Agent (Yu 2026): the agent sees a catalog of its blocks behind every request, compacts what
 // it likes when it likes, and gets originals back by their tag. It is never nudged or forced to compact.
+
+import type { ToolCall } from "../chat/chat.ts";
 import { catalogMessage } from "../context/catalog.ts";
-import type { ToolCall } from "../context/chat.ts";
 import { compactBlock } from "../context/compact.ts";
 import { Compressor } from "../context/compressor.ts";
 import { expandBlock } from "../context/expand.ts";
@@ -21,7 +22,7 @@ export const pocketContext: Policy = {
   call: (call, turn) => (call.name === compactTool.name ? compact(call, turn) : expand(call, turn)),
 };
 
-/** `form`: the summary has a field per call of the range; see context/form.ts. */
+/** `form`: the summary has a field per call of the range; see context/summary-form.ts. */
 export async function compact(call: ToolCall, turn: Turn, form = false): Promise<CallResult> {
   const { conversation, chat, tools, answer, limit, signal, emit } = turn;
   const compressor = new Compressor({ chat, tools, answer });

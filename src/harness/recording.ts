@@ -1,6 +1,6 @@
 // A run that was exported, as a script to play again: what the agent said in each turn, what its tools gave back,
 // what its compressor wrote. Read from the lines of export.ts; knows nothing of costs.
-import type { Message, ToolCall } from "../context/chat.ts";
+import type { Message, ToolCall } from "../chat/chat.ts";
 import { compactTool, expandTool } from "../context/tools.ts";
 import { pocketError } from "../errors.ts";
 

@@ -2,19 +2,20 @@
 // recording, the loop and the policy are the real ones. What a prompt costs is told by a till: a ledger that counts,
 // or a Chat that is asked for one token and whose word is dropped. It says what a policy costs and nothing about how
 // well it works. Turns that only managed the context fall away under a policy without such tools.
+
+import type { Chat, ChatEvent, ChatRequest, Message, ToolCall } from "../chat/chat.ts";
 import type { CountTokens } from "../context/block.ts";
-import type { Chat, ChatEvent, ChatRequest, Message, ToolCall } from "../context/chat.ts";
 import { Conversation } from "../context/conversation.ts";
 import { compactTool } from "../context/tools.ts";
 import { pocketError } from "../errors.ts";
-import { Ledger } from "./ledger.ts";
+import { Ledger } from "./cache-simulator.ts";
+import type { Price, Till } from "./cost-model.ts";
 import { limitsOf } from "./limits.ts";
 import { AgentLoop } from "./loop.ts";
-import { instructionsOf, policyOf, type RunOrder } from "./order.ts";
 import type { Policy } from "./policy.ts";
 import { isContextCall, type Recording, type Step, withoutContextCalls } from "./recording.ts";
 import { emptyReport, type RunReport, reported } from "./report.ts";
-import type { Price, Till } from "./till.ts";
+import { instructionsOf, policyOf, type RunOrder } from "./run-options.ts";
 import type { AgentTool } from "./tool.ts";
 
 export interface ReplayCosts {

@@ -1,10 +1,10 @@
 // What a run cost, made from its events, live ones or stored: a line per turn, a line per compaction, sums. What
 // reuse of the common prefix alone would have computed is the bill's own split: everything behind the first edit.
 import type { Database } from "better-sqlite3";
-import type { AnswerFinished } from "../context/answer.ts";
+import type { AnswerFinished } from "../context/collect-answer.ts";
 import { exportRun } from "../context/export.ts";
 import type { AgentEvent, Outcome } from "./events.ts";
-import { emptyTally, type Tally, tallied } from "./tally.ts";
+import { emptyTally, type Tally, tallied } from "./usage.ts";
 
 export interface TurnCost {
   readonly turn: number;

@@ -1,15 +1,15 @@
 // A stored run: begun or resumed, driven by the loop, its events written beside it as they happen. The Chat and the
 // tools are handed in, so the same run works on the local model, over HTTP and on a script.
 import { randomBytes } from "node:crypto";
+import type { Chat } from "../chat/chat.ts";
 import type { CountTokens } from "../context/block.ts";
-import type { Chat } from "../context/chat.ts";
 import type { Conversation } from "../context/conversation.ts";
 import type { Run, Store } from "../context/store.ts";
 import { PocketError, pocketError } from "../errors.ts";
 import type { AgentEvent } from "./events.ts";
 import { limitsOf } from "./limits.ts";
 import { AgentLoop, type AgentResult } from "./loop.ts";
-import { instructionsOf, orderOf, policyOf, type RunOrder } from "./order.ts";
+import { instructionsOf, orderOf, policyOf, type RunOrder } from "./run-options.ts";
 import { type AgentTool, chosenTools } from "./tool.ts";
 
 /** A run with the task as its first request. `id` absent: a fresh one. Throws RUN_EXISTS. */

@@ -1,6 +1,6 @@
 // A tool of an agent and one call of it. Whatever goes wrong inside a tool is a text for the model, which can
 // try something else; only the end of the run passes through.
-import type { Tool, ToolCall } from "../context/chat.ts";
+import type { Tool, ToolCall } from "../chat/chat.ts";
 import { PocketError } from "../errors.ts";
 
 export interface AgentTool {

@@ -1,5 +1,5 @@
 // The server put together: guard, error form, queue, lifelines and one file per group of routes. It listens
-// nowhere; commands/serve.ts does that. Logs carry codes and counts, never the content of messages.
+// nowhere; cli/serve.ts does that. Logs carry codes and counts, never the content of messages.
 import cors from "@fastify/cors";
 import fastify, {
   type FastifyBaseLogger,
@@ -9,21 +9,21 @@ import fastify, {
   type RawServerDefault,
 } from "fastify";
 import { serializerCompiler, validatorCompiler, type ZodTypeProvider } from "fastify-type-provider-zod";
-import { Admission } from "./admission.ts";
-import { agentRuns } from "./agent-runs.ts";
 import type { Backend, ServerOptions } from "./backend.ts";
-import { chatCompletions } from "./chat-completions.ts";
-import { completions } from "./completions.ts";
-import { installErrors } from "./errors.ts";
-import { installGuard, isAllowedOrigin } from "./guard.ts";
-import { health } from "./health.ts";
-import { Lifelines } from "./lifeline.ts";
 import { Metrics } from "./metrics.ts";
-import { models } from "./models.ts";
-import { numbers } from "./numbers.ts";
-import { retryAfter } from "./retry.ts";
-import { sessions } from "./sessions.ts";
-import { tokens } from "./tokens.ts";
+import { Lifelines } from "./middleware/abort.ts";
+import { Admission } from "./middleware/admission.ts";
+import { installGuard, isAllowedOrigin } from "./middleware/guard.ts";
+import { retryAfter } from "./middleware/retry-after.ts";
+import { installErrors } from "./openai/error-response.ts";
+import { agentRuns } from "./routes/agent-runs.ts";
+import { chatCompletions } from "./routes/chat-completions.ts";
+import { completions } from "./routes/completions.ts";
+import { health } from "./routes/health.ts";
+import { numbers } from "./routes/metrics.ts";
+import { models } from "./routes/models.ts";
+import { sessions } from "./routes/sessions.ts";
+import { tokens } from "./routes/tokenize.ts";
 
 export type App = FastifyInstance<
   RawServerDefault,

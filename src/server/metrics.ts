@@ -2,10 +2,10 @@
 // uses where it has one. Counters of prompts are sums of the bills that went out to clients, so they add up the
 // same way; gauges are read when somebody asks. Nothing here knows a session, a key or a word of a message.
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
-import type { Bill, ChatEvent } from "../context/chat.ts";
+import type { Bill, ChatEvent } from "../chat/chat.ts";
 import { PocketError } from "../errors.ts";
-import type { Admission } from "./admission.ts";
 import type { Backend, Counts, StepReport } from "./backend.ts";
+import type { Admission } from "./middleware/admission.ts";
 
 const latencySeconds = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
 const gapSeconds = [0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.5, 1, 2.5, 5];

@@ -1,8 +1,8 @@
 // Constrained decoding: which tokens may come next so that the answer ends up in a grammar. A grammar is made of a
-// plan, proven in a worker first (proof.ts), and kept for the next request with the same one. It gives masks over
+// plan, proven in a worker first (grammar-check.ts), and kept for the next request with the same one. It gives masks over
 // the vocabulary and is told what was sampled; it never sees a logit.
-import { alphabetCharacter } from "./bytes.ts";
-import { Proof, proofMs, type Vocabulary } from "./proof.ts";
+import { alphabetCharacter } from "./byte-alphabet.ts";
+import { Proof, proofMs, type Vocabulary } from "./grammar-check.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 import {
   type CompiledGrammar,

@@ -2,11 +2,12 @@
 // between two control tokens is encoded in one go, template and content together, so the ids are those of
 // the usual encoding of the whole prompt; but text from outside never yields a control token. Answers given
 // here come back as the ids they were spoken with. Encodings are kept by text, as chats repeat themselves.
-import type { Atom, Portion } from "./atoms.ts";
-import { portionsOf } from "./atoms.ts";
+
 import { Lru } from "./lru.ts";
 import type { PromptMessage, PromptTool } from "./prompt.ts";
 import { type Span, spanOf } from "./span.ts";
+import type { Atom, Portion } from "./span-boundaries.ts";
+import { portionsOf } from "./span-boundaries.ts";
 import type { ChatTemplate } from "./template.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 

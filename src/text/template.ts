@@ -5,7 +5,7 @@
 // spells a control token. It knows no tokens but the spelling of the added ones.
 import { Template } from "@huggingface/jinja";
 import { PocketError, pocketError } from "../errors.ts";
-import { Marks } from "./marks.ts";
+import { Marks } from "./placeholders.ts";
 import type { Piece, PromptMessage, PromptTool } from "./prompt.ts";
 import type { AddedToken } from "./tokenizer.ts";
 

@@ -4,7 +4,7 @@
 // file I/O and knows neither templates nor streams.
 import { Tokenizer as Bpe } from "@huggingface/tokenizers";
 import { pocketError } from "../errors.ts";
-import { alphabetBytes } from "./bytes.ts";
+import { alphabetBytes } from "./byte-alphabet.ts";
 
 export interface AddedToken {
   readonly id: number;

@@ -2,8 +2,9 @@
 // (the format of Hermes), and what small models write instead when tools were offered: the object in a fence, in
 // `<tools>`, or bare at the start. What is no call stays text. Pieces are of any size, and what comes out does
 // not depend on them. It knows no ids, no events and no tokens.
-import { readHead, readWhole } from "./call-head.ts";
+
 import { JsonExtent } from "./json-extent.ts";
+import { readHead, readWhole } from "./tool-call-header.ts";
 
 /** Offsets are in the answer's text: [start, end) is where a piece of content stood. */
 export type AnswerPart =

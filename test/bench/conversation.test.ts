@@ -11,7 +11,7 @@ import {
   summaryText,
 } from "../../bench/compaction/conversation.ts";
 import { arms, gridNames, gridOf } from "../../bench/compaction/grid.ts";
-import type { Message } from "../../src/context/chat.ts";
+import type { Message } from "../../src/chat/chat.ts";
 
 const count = (text: string) => text.split(/\s+/).filter(Boolean).length;
 const length = (messages: readonly Message[]) =>

@@ -3,7 +3,7 @@
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import type { Contender } from "../../bench/contender.ts";
+import type { Contender } from "../../bench/engine/peer-engine.ts";
 import { LlamaServer, openLlama, rowsOf } from "../../bench/peers/llama.ts";
 import { PeersFolder } from "./peers-folder.ts";
 

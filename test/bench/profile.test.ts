@@ -1,6 +1,6 @@
 // The lines of the `profile` bench: what a step multiplies and reads in each, counted a second time the slow way.
 import { expect, test } from "vitest";
-import { between, linesOf, type StepTime, sideBySide } from "../../bench/profile-parts.ts";
+import { between, linesOf, type StepTime, sideBySide } from "../../bench/profile/parts.ts";
 import type { Manifest } from "../../models/manifest.ts";
 
 const shapes = { layers: 3, hidden: 8, ffn: 20, heads: 4, kvHeads: 2, headDim: 4, vocab: 50, context: 100 };

@@ -5,8 +5,8 @@ import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { ensureTinyModel } from "../../models/tiny.ts";
-import { packageRoot } from "../../src/commands/package-root.ts";
+import { packageRoot } from "../../src/cli/package-root.ts";
+import { ensureTinyModel } from "../support/tiny-model.ts";
 
 const root = packageRoot();
 const git = (...words: string[]) => spawnSync("git", words, { cwd: root, encoding: "utf8" });

@@ -3,13 +3,13 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { Stand } from "../../bench/compaction/stand.ts";
+import { Stand } from "../../bench/compaction/in-process-server.ts";
 import { record, type Script } from "../../bench/replay/agent.ts";
 import { play } from "../../bench/replay/replay.ts";
 import { scripts } from "../../bench/replay/scripts.ts";
-import { ensureTinyModel } from "../../models/tiny.ts";
-import { packageRoot } from "../../src/commands/package-root.ts";
+import { packageRoot } from "../../src/cli/package-root.ts";
 import { readRecording } from "../../src/harness/recording.ts";
+import { ensureTinyModel } from "../support/tiny-model.ts";
 
 let directory: string;
 let workspace: string;

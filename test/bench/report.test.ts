@@ -4,9 +4,9 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { latestRows, type ResultRow } from "../../bench/figures/rows.ts";
-import { svgOf } from "../../bench/figures/svg.ts";
-import { filesOf } from "../../bench/figures/write.ts";
+import { latestRows, type ResultRow } from "../../bench/report/rows.ts";
+import { svgOf } from "../../bench/report/svg.ts";
+import { filesOf } from "../../bench/report/write.ts";
 
 const head = {
   run: "2026-01-02T03:04:05.000Z",

@@ -2,12 +2,17 @@
 // given them.
 import { expect, test } from "vitest";
 import { arms, computedBy, type Edit } from "../../bench/fidelity/arms.ts";
-import { expectAlike, expectExact, peerRecipe, thereAndBack } from "../../bench/fidelity/beside.ts";
+import {
+  expectAlike,
+  expectExact,
+  peerRecipe,
+  thereAndBack,
+} from "../../bench/fidelity/compare-transformers.ts";
 import type { Measured } from "../../bench/fidelity/measure.ts";
 import { correlation, oracles, sameTokens, sameTokensRows } from "../../bench/fidelity/same-tokens.ts";
-import { seeded } from "../../models/random.ts";
 import type { Splice } from "../../src/engine/job.ts";
 import { type Span, tokensOf } from "../../src/text/span.ts";
+import { seeded } from "../support/random.ts";
 
 const line = (scene: string, arm: string, divergences: number[], agreed = divergences.map(() => true)) =>
   ({

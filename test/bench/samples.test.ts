@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { takeTurns } from "../../bench/contender.ts";
-import { engineRows, isChosen, text } from "../../bench/engine-rows.ts";
-import { median, quantile } from "../../bench/samples.ts";
+import { takeTurns } from "../../bench/engine/peer-engine.ts";
+import { engineRows, isChosen, text } from "../../bench/engine/rows.ts";
+import { median, quantile } from "../../bench/support/samples.ts";
 
 describe("samples", () => {
   test("the median has as many below as above", () => {

@@ -1,9 +1,9 @@
 // The statistics of the fidelity benchmark against naive versions, and against values that can be worked out by hand.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { compare } from "../../bench/fidelity/reference-results.ts";
 import { type Pool, pooled, type Row, scored, scoreTurn } from "../../bench/fidelity/score.ts";
 import { divergence, firstDivergence, needleScore, type Seen } from "../../bench/fidelity/statistics.ts";
-import { compare } from "../../bench/fidelity/there.ts";
 
 /** As the floor tells it. */
 function rowOf(probabilities: readonly number[], next = 0): Row {

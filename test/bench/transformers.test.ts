@@ -5,12 +5,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { mean } from "../../bench/fidelity/statistics.ts";
-import { transformersPython } from "../../bench/peers/place.ts";
+import { transformersPython } from "../../bench/peers/peers-folder.ts";
 import { type PeerRecipe, TransformersPeer } from "../../bench/peers/transformers.ts";
 import { readManifest } from "../../models/manifest.ts";
-import { seeded } from "../../models/random.ts";
 import type { Splice } from "../../src/engine/job.ts";
-import { realModel } from "../real-models.ts";
+import { seeded } from "../support/random.ts";
+import { realModel } from "../support/real-models.ts";
 import { PeersFolder } from "./peers-folder.ts";
 
 // Says what it was asked in places of the answer; 13 is a place it does not look at, 14 a number that is none, 15 a

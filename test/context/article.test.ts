@@ -5,7 +5,7 @@ import { compactBlock } from "../../src/context/compact.ts";
 import type { Conversation } from "../../src/context/conversation.ts";
 import { expandBlock } from "../../src/context/expand.ts";
 import { labelOf } from "../../src/context/tag.ts";
-import { exchangeOf, filled, summarising } from "./scripted-chat.ts";
+import { exchangeOf, filled, summarising } from "../support/fake-chat.ts";
 
 const limit = 100_000;
 

@@ -1,7 +1,7 @@
 // Run as a process of its own by kill.test.ts: resumes a run, compacts it, and kills itself before the
 // statement of the given number. `killAt` one past the last statement: after the commit, before anything else.
 import { Store } from "../../src/context/store.ts";
-import { count } from "./scripted-chat.ts";
+import { count } from "../support/fake-chat.ts";
 
 const [file, killAt] = [process.argv[2]!, Number(process.argv[3])];
 let isArmed = false;

@@ -2,9 +2,9 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { packageRoot } from "../../src/commands/package-root.ts";
+import { packageRoot } from "../../src/cli/package-root.ts";
+import { type Line, ScriptedChat } from "../support/fake-chat.ts";
 import { type MyTool, myAgent } from "./example.ts";
-import { type Line, ScriptedChat } from "./scripted-chat.ts";
 
 const call = (name: string, given: object): Line => ({
   text: `I ${name}.`,

@@ -6,9 +6,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { checkStore } from "../../src/context/check.ts";
+import { checkStore } from "../../src/context/integrity-check.ts";
 import { Store } from "../../src/context/store.ts";
-import { count, exchangeOf, instructions } from "./scripted-chat.ts";
+import { count, exchangeOf, instructions } from "../support/fake-chat.ts";
 
 const child = fileURLToPath(new URL("compacting-child.ts", import.meta.url));
 const names = ["b001", "b002", "b003", "b004", "b005"];

@@ -2,16 +2,16 @@
 // does, every original is retrievable word for word, stored once, and the numbers add up.
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import type { Message } from "../../src/chat/chat.ts";
 import { messagesOf } from "../../src/context/block.ts";
 import { catalogMessage, catalogOf } from "../../src/context/catalog.ts";
-import type { Message } from "../../src/context/chat.ts";
-import { checkStore } from "../../src/context/check.ts";
 import { compactBlock } from "../../src/context/compact.ts";
 import type { Conversation } from "../../src/context/conversation.ts";
 import { expandBlock } from "../../src/context/expand.ts";
+import { checkStore } from "../../src/context/integrity-check.ts";
 import { Store } from "../../src/context/store.ts";
 import type { Tag } from "../../src/context/tag.ts";
-import { conversationOf, count, exchangeOf, instructions, summarising } from "./scripted-chat.ts";
+import { conversationOf, count, exchangeOf, instructions, summarising } from "../support/fake-chat.ts";
 
 type Action =
   | { readonly type: "request" }

@@ -2,13 +2,13 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { checkStore } from "../../src/context/check.ts";
 import { compactBlock } from "../../src/context/compact.ts";
 import type { Conversation } from "../../src/context/conversation.ts";
 import { expandBlock } from "../../src/context/expand.ts";
 import { exportRun } from "../../src/context/export.ts";
+import { checkStore } from "../../src/context/integrity-check.ts";
 import { type Run, Store } from "../../src/context/store.ts";
-import { count, exchangeOf, instructions, summarising } from "./scripted-chat.ts";
+import { count, exchangeOf, instructions, summarising } from "../support/fake-chat.ts";
 
 let folder: string;
 let store: Store;

@@ -5,7 +5,7 @@ import { Compressor } from "../../src/context/compressor.ts";
 import type { Conversation } from "../../src/context/conversation.ts";
 import { expandBlock } from "../../src/context/expand.ts";
 import { pocketError } from "../../src/errors.ts";
-import { count, exchangeOf, filled, type Line, ScriptedChat, summarising } from "./scripted-chat.ts";
+import { count, exchangeOf, filled, type Line, ScriptedChat, summarising } from "../support/fake-chat.ts";
 
 async function refusal(json: string, conversation: Conversation, limit = 100_000): Promise<string> {
   const before = conversation.history.blocks;

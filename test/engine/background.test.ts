@@ -1,6 +1,6 @@
 // Background jobs, survivors of an aborted edit, adopted cells, files and counts, on the scripted runner.
 import { describe, expect, test } from "vitest";
-import type { StepReport } from "../../src/engine/tally.ts";
+import type { StepReport } from "../../src/engine/step-stats.ts";
 import { append, collect, continuation, job, range, rig } from "./rig.ts";
 
 const repairOf = (start: number, tokens: number[]) =>

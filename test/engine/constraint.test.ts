@@ -2,8 +2,8 @@
 // answer is parked for want of pages and read again.
 import { expect, test } from "vitest";
 import type { Constraint } from "../../src/engine/job.ts";
+import { scriptedVocab } from "../support/scripted-runner.ts";
 import { append, collect, continuation, job, range, rig } from "./rig.ts";
-import { scriptedVocab } from "./scripted-runner.ts";
 
 /** Tokens that leave `rest` when divided by 3; ends after `count`. */
 class EveryThird implements Constraint {

@@ -2,7 +2,7 @@
 // model must answer.
 import { Engine, type EngineOptions } from "../../src/engine/engine.ts";
 import { type Generated, greedy, type Job, type SequencePort, type Splice } from "../../src/engine/job.ts";
-import { following, ScriptedRunner } from "./scripted-runner.ts";
+import { following, ScriptedRunner } from "../support/scripted-runner.ts";
 
 export function job(splices: Splice[], maxTokens: number, more: Partial<Job> = {}): Job {
   return { splices, sampling: greedy, maxTokens, stopTokens: new Set(), top: 0, ...more };

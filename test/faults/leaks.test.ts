@@ -3,7 +3,7 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { Runner, StepEntry } from "../../src/engine/addon.ts";
 import { PocketError, pocketError } from "../../src/errors.ts";
-import { eventsOf, ids, openHouse, type TinyHouse, turns, until } from "./tiny-house.ts";
+import { eventsOf, ids, openHouse, type TinyHouse, turns, until } from "../support/tiny-stack.ts";
 
 const context = 512;
 /** Called around every step; may throw. */

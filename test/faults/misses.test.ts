@@ -1,7 +1,7 @@
 // Section D of the catalogue: reuse that silently does not happen. Counts of tokens, never prose.
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Message } from "../../src/context/chat.ts";
-import { assistant, ids, openHouse, system, type TinyHouse, turns, user } from "./tiny-house.ts";
+import type { Message } from "../../src/chat/chat.ts";
+import { assistant, ids, openHouse, system, type TinyHouse, turns, user } from "../support/tiny-stack.ts";
 
 let house: TinyHouse;
 beforeAll(async () => {

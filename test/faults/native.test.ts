@@ -5,11 +5,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { ensureTinyModel } from "../../models/tiny.ts";
 import type { KvType, Runner, SequenceId } from "../../src/engine/addon.ts";
 import { Engine } from "../../src/engine/engine.ts";
 import { append, collect, job } from "../engine/rig.ts";
-import { distance, edit, nextLogprobs, openTiny, prefill, tokensOf } from "../oracle/tiny-runner.ts";
+import { ensureTinyModel } from "../support/tiny-model.ts";
+import { distance, edit, nextLogprobs, openTiny, prefill, tokensOf } from "../support/tiny-runner.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "pocket-faults-"));
 let runner: Runner;

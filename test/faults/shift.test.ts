@@ -5,10 +5,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { importGguf } from "../../models/import.ts";
-import { type TinyOptions, tinyGguf } from "../../models/tiny.ts";
-import { settings } from "../../src/settings.ts";
-import { allPairs } from "./pairs.ts";
-import { assistant, openHouse, turns, user } from "./tiny-house.ts";
+import { settings } from "../../src/config/settings.ts";
+import { type TinyOptions, tinyGguf } from "../support/tiny-model.ts";
+import { assistant, openHouse, turns, user } from "../support/tiny-stack.ts";
+import { allPairs } from "./pairwise.ts";
 
 /** Rejects as the import of such a file does. */
 async function importing(metadata: TinyOptions["metadata"]): Promise<void> {

@@ -5,9 +5,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import type { Message } from "../../src/context/chat.ts";
+import type { Message } from "../../src/chat/chat.ts";
 import type { Runner } from "../../src/engine/addon.ts";
-import { type HouseOptions, openHouse, type TinyHouse, turns, until, user } from "./tiny-house.ts";
+import { type HouseOptions, openHouse, type TinyHouse, turns, until, user } from "../support/tiny-stack.ts";
 
 let folder: string;
 let house: TinyHouse;

@@ -1,11 +1,11 @@
 // Section B of the catalogue: cells of one conversation, model, tenant or state of exactness served to another.
 // An answer is right when it equals that of a cold start; greedy, so one wrong cell tends to show.
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Message } from "../../src/context/chat.ts";
+import type { Message } from "../../src/chat/chat.ts";
 import type { Runner } from "../../src/engine/addon.ts";
-import { PrefixIndex } from "../../src/session/prefixes.ts";
+import { PrefixIndex } from "../../src/session/residency/prefix-index.ts";
+import { assistant, ids, openHouse, system, type TinyHouse, turns, user } from "../support/tiny-stack.ts";
 import { doesNotApply } from "./does-not-apply.ts";
-import { assistant, ids, openHouse, system, type TinyHouse, turns, user } from "./tiny-house.ts";
 
 let house: TinyHouse;
 beforeAll(async () => {

@@ -3,13 +3,13 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { ChatRequest, ToolCall } from "../../src/context/chat.ts";
+import type { ChatRequest, ToolCall } from "../../src/chat/chat.ts";
 import { exportRun } from "../../src/context/export.ts";
 import { Store } from "../../src/context/store.ts";
-import type { RunOrder } from "../../src/harness/order.ts";
 import { beginRun, driveRun } from "../../src/harness/run.ts";
+import type { RunOrder } from "../../src/harness/run-options.ts";
 import type { AgentTool } from "../../src/harness/tool.ts";
-import { count, type Line, ScriptedChat } from "../context/scripted-chat.ts";
+import { count, type Line, ScriptedChat } from "../support/fake-chat.ts";
 
 export const read: AgentTool = {
   spec: { name: "read", description: "Reads." },

@@ -1,11 +1,11 @@
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import type { ChatEvent, ChatRequest } from "../../src/context/chat.ts";
+import type { ChatEvent, ChatRequest } from "../../src/chat/chat.ts";
 import { pocketError } from "../../src/errors.ts";
 import { HttpChat } from "../../src/harness/http-chat.ts";
 import { buildServer } from "../../src/server/app.ts";
-import { bill, ScriptedBackend, serverOptions } from "../server/scripted-backend.ts";
+import { bill, ScriptedBackend, serverOptions } from "../support/scripted-backend.ts";
 
 async function eventsOf(chat: HttpChat, request: ChatRequest): Promise<ChatEvent[]> {
   const events: ChatEvent[] = [];

@@ -5,8 +5,8 @@ import { catalogMessage } from "../../src/context/catalog.ts";
 import { compactBlock } from "../../src/context/compact.ts";
 import { Compressor } from "../../src/context/compressor.ts";
 import { expandBlock } from "../../src/context/expand.ts";
-import { conversationOf } from "../context/scripted-chat.ts";
-import { ask, localChat, long, says, system, user } from "../session/local-chat.ts";
+import { conversationOf } from "../support/fake-chat.ts";
+import { ask, localChat, long, says, system, user } from "../support/fake-engine-chat.ts";
 
 /** An agent's conversation of eight exchanges on a local session. */
 function scene(...answers: string[]) {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { ChatRequest, Message, ToolCall } from "../../src/context/chat.ts";
+import type { ChatRequest, Message, ToolCall } from "../../src/chat/chat.ts";
 import { pocketError } from "../../src/errors.ts";
 import type { AgentEvent } from "../../src/harness/events.ts";
 import { finalNotice, limitsOf } from "../../src/harness/limits.ts";
@@ -7,7 +7,7 @@ import { AgentLoop, type AgentOptions } from "../../src/harness/loop.ts";
 import { pocketContext } from "../../src/harness/pocket-context.ts";
 import { react } from "../../src/harness/react.ts";
 import type { AgentTool } from "../../src/harness/tool.ts";
-import { conversationOf, type Line, type Script, ScriptedChat } from "../context/scripted-chat.ts";
+import { conversationOf, type Line, type Script, ScriptedChat } from "../support/fake-chat.ts";
 
 const call = (name: string, given: object, id = name): ToolCall => ({
   id,

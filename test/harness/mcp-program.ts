@@ -2,7 +2,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { packageRoot } from "../../src/commands/package-root.ts";
+import { packageRoot } from "../../src/cli/package-root.ts";
 
 /**
  * Writes `<folder>/<name>.mjs`, whose tool gives `expression`, evaluated in the program. Returns what

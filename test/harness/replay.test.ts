@@ -4,12 +4,12 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import type { Message } from "../../src/chat/chat.ts";
 import { format } from "../../src/context/catalog.ts";
-import type { Message } from "../../src/context/chat.ts";
-import { Ledger } from "../../src/harness/ledger.ts";
+import { Ledger } from "../../src/harness/cache-simulator.ts";
 import { readRecording } from "../../src/harness/recording.ts";
 import { replay } from "../../src/harness/replay.ts";
-import { count } from "../context/scripted-chat.ts";
+import { count } from "../support/fake-chat.ts";
 import { type Habit, record } from "./agents.ts";
 
 const habits: readonly (readonly [string, Habit])[] = [

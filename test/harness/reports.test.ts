@@ -1,7 +1,7 @@
 // The workspace of the agent benchmark: that it is what it says, and that its grader cannot be talked into points.
 import { expect, test } from "vitest";
 import { reportsOf, rightOnes, taskOf } from "../../bench/agent/reports.ts";
-import { resultCharacters } from "../../src/harness/tools/kit.ts";
+import { resultCharacters } from "../../src/harness/tools/toolset.ts";
 
 const reports = reportsOf(7);
 

@@ -3,13 +3,13 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { checkStore } from "../../src/context/check.ts";
+import { checkStore } from "../../src/context/integrity-check.ts";
 import { Store } from "../../src/context/store.ts";
 import { pocketError } from "../../src/errors.ts";
 import type { AgentEvent } from "../../src/harness/events.ts";
 import { readReport, storedEvents } from "../../src/harness/report.ts";
 import { beginRun, driveRun, resumeRun } from "../../src/harness/run.ts";
-import { count, type Line, type Script, ScriptedChat } from "../context/scripted-chat.ts";
+import { count, type Line, type Script, ScriptedChat } from "../support/fake-chat.ts";
 import { agentOf, order, read } from "./agents.ts";
 
 let folder: string;

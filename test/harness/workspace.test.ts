@@ -15,10 +15,10 @@ import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { runTool } from "../../src/harness/tool.ts";
 import { editTool, readTool, writeTool } from "../../src/harness/tools/files.ts";
-import { openKit, resultCharacters } from "../../src/harness/tools/kit.ts";
 import { listTool } from "../../src/harness/tools/list.ts";
 import { installed } from "../../src/harness/tools/sandbox.ts";
 import { searchTool } from "../../src/harness/tools/search.ts";
+import { openKit, resultCharacters } from "../../src/harness/tools/toolset.ts";
 import { Workspace } from "../../src/harness/tools/workspace.ts";
 
 let outside: string;

@@ -1,13 +1,13 @@
 // What ONNX Runtime makes of our containers: each operator that graph.ts writes, alone, against plain loops.
 import { describe, expect, it } from "vitest";
-import { readBlocks } from "../../models/blocks.ts";
-import { dequantise } from "../../models/dequantise.ts";
-import { type BlockType, bytesOf, tensorLayouts } from "../../models/ggml.ts";
-import { f16Bits } from "../../models/half.ts";
-import type { Node } from "../../models/onnx.ts";
-import { seeded } from "../../models/random.ts";
-import { affine8, type Requantised, searched4 } from "../../models/requantise.ts";
-import { floats, type Initialiser, integers, openSmallGraph } from "./small_graph.ts";
+import type { Node } from "../../models/graph/onnx.ts";
+import { readBlocks } from "../../models/quantisation/blocks.ts";
+import { dequantise } from "../../models/quantisation/dequantise.ts";
+import { f16Bits } from "../../models/quantisation/half.ts";
+import { affine8, type Requantised, searched4 } from "../../models/quantisation/requantise.ts";
+import { type BlockType, bytesOf, tensorLayouts } from "../../models/readers/ggml.ts";
+import { seeded } from "../support/random.ts";
+import { floats, type Initialiser, integers, openSmallGraph } from "./small-graph.ts";
 
 const rows = 48;
 const columns = 512;

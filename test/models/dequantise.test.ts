@@ -1,9 +1,9 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { blockForms, readBlocks } from "../../models/blocks.ts";
-import { dequantise } from "../../models/dequantise.ts";
-import { isPlain, type TensorType, tensorLayouts } from "../../models/ggml.ts";
-import { bf16Bits, bf16Value, f16Bits, f16Values } from "../../models/half.ts";
+import { blockForms, readBlocks } from "../../models/quantisation/blocks.ts";
+import { dequantise } from "../../models/quantisation/dequantise.ts";
+import { bf16Bits, bf16Value, f16Bits, f16Values } from "../../models/quantisation/half.ts";
+import { isPlain, type TensorType, tensorLayouts } from "../../models/readers/ggml.ts";
 
 interface Fixture {
   readonly cases: readonly { type: TensorType; values: number; bytes: string; f32: string }[];

@@ -6,8 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { crc32 } from "node:zlib";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { type FetchOptions, fetchModel, registeredModel } from "../../models/fetch.ts";
-import type { MirrorPart, RegisteredModel } from "../../models/registry.ts";
+import { type FetchOptions, fetchModel, registeredModel } from "../../models/registry/fetch.ts";
+import type { MirrorPart, RegisteredModel } from "../../models/registry/registry.ts";
 
 const content = Buffer.from(Array.from({ length: 300_000 }, (_, i) => (i * i + (i >> 8)) & 255));
 const model: RegisteredModel = {

@@ -3,10 +3,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { openGguf } from "../../models/gguf.ts";
-import { encodeGguf } from "../../models/gguf_writer.ts";
-import { tinyGguf } from "../../models/tiny.ts";
+import { openGguf } from "../../models/readers/gguf.ts";
 import { PocketError } from "../../src/errors.ts";
+import { encodeGguf } from "../support/gguf-writer.ts";
+import { tinyGguf } from "../support/tiny-model.ts";
 
 let folder: string;
 beforeAll(() => {

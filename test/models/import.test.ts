@@ -10,16 +10,16 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { openGguf } from "../../models/gguf.ts";
+import { decodeModel, encodeModel } from "../../models/graph/onnx.ts";
 import { importGguf } from "../../models/import.ts";
 import { readManifest, type WeightFormat } from "../../models/manifest.ts";
-import { decodeModel, encodeModel } from "../../models/onnx.ts";
-import { ensureTinyModel, type TinyOptions, tinyGguf } from "../../models/tiny.ts";
-import { packageRoot, runtimeLibrary } from "../../src/commands/package-root.ts";
+import { openGguf } from "../../models/readers/gguf.ts";
+import { packageRoot, runtimeLibrary } from "../../src/cli/package-root.ts";
 import { openRunner } from "../../src/engine/addon.ts";
 import type { PocketError } from "../../src/errors.ts";
-import { openColdPrefill } from "./cold_prefill.ts";
-import { naiveLogits } from "./naive_decoder.ts";
+import { ensureTinyModel, type TinyOptions, tinyGguf } from "../support/tiny-model.ts";
+import { openColdPrefill } from "./cold-prefill.ts";
+import { naiveLogits } from "./naive-decoder.ts";
 
 let folder: string;
 beforeAll(() => {

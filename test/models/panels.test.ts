@@ -3,14 +3,20 @@
 import { readFileSync } from "node:fs";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { dequantise } from "../../models/dequantise.ts";
-import { type BlockType, bytesOf, isPlain, type TensorType, tensorLayouts } from "../../models/ggml.ts";
-import { f16Bits, f16Values } from "../../models/half.ts";
-import { choosePanels } from "../../models/panel_containers.ts";
-import { fileBlocks, roundedTo4, roundedTo8 } from "../../models/panel_source.ts";
-import { type PanelFormat, packPanels, panelBytes } from "../../models/panels.ts";
-import { seeded } from "../../models/random.ts";
-import { readPanels } from "./panel_reader.ts";
+import { dequantise } from "../../models/quantisation/dequantise.ts";
+import { f16Bits, f16Values } from "../../models/quantisation/half.ts";
+import { choosePanels } from "../../models/quantisation/panel-containers.ts";
+import { fileBlocks, roundedTo4, roundedTo8 } from "../../models/quantisation/panel-source.ts";
+import { type PanelFormat, packPanels, panelBytes } from "../../models/quantisation/panels.ts";
+import {
+  type BlockType,
+  bytesOf,
+  isPlain,
+  type TensorType,
+  tensorLayouts,
+} from "../../models/readers/ggml.ts";
+import { seeded } from "../support/random.ts";
+import { readPanels } from "./panel-reader.ts";
 
 const types = (Object.keys(tensorLayouts) as TensorType[]).filter(
   (type): type is BlockType => !isPlain(type),

@@ -6,7 +6,7 @@ import {
   requantisedBlock,
   searched4,
   symmetric8,
-} from "../../models/requantise.ts";
+} from "../../models/quantisation/requantise.ts";
 
 const blocks = fc
   .array(fc.float({ noNaN: true, noDefaultInfinity: true, min: -100, max: 100 }), {

@@ -5,8 +5,8 @@ import { Template } from "@huggingface/jinja";
 import { Tokenizer } from "@huggingface/tokenizers";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ensureTinyModel } from "../../models/tiny.ts";
-import { realModel } from "../real-models.ts";
+import { realModel } from "../support/real-models.ts";
+import { ensureTinyModel } from "../support/tiny-model.ts";
 
 let folder: string;
 beforeAll(() => {

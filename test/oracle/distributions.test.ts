@@ -2,7 +2,7 @@
 // alternatives are taken from.
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Runner } from "../../src/engine/addon.ts";
-import { openTiny, prefill, tokensOf } from "./tiny-runner.ts";
+import { openTiny, prefill, tokensOf } from "../support/tiny-runner.ts";
 
 let runner: Runner;
 beforeAll(async () => {

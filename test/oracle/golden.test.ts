@@ -5,9 +5,9 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { readManifest } from "../../models/manifest.ts";
-import { packageRoot, runtimeLibrary } from "../../src/commands/package-root.ts";
+import { packageRoot, runtimeLibrary } from "../../src/cli/package-root.ts";
 import { type KvType, openRunner, type Runner } from "../../src/engine/addon.ts";
-import { type RealModel, realModel, titleOf } from "../real-models.ts";
+import { type RealModel, realModel, titleOf } from "../support/real-models.ts";
 
 interface GoldenPrompt {
   readonly name: string;

@@ -4,13 +4,13 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { readManifest } from "../../models/manifest.ts";
-import { packageRoot, runtimeLibrary } from "../../src/commands/package-root.ts";
+import { packageRoot, runtimeLibrary } from "../../src/cli/package-root.ts";
 import { openRunner } from "../../src/engine/addon.ts";
 import { Engine } from "../../src/engine/engine.ts";
 import { type Generated, greedy, type Job } from "../../src/engine/job.ts";
 import { Tokenizer } from "../../src/text/tokenizer.ts";
 import { append, job } from "../engine/rig.ts";
-import { realModel, titleOf } from "../real-models.ts";
+import { realModel, titleOf } from "../support/real-models.ts";
 
 const model = realModel("smollm2-135m", "f32");
 

@@ -4,10 +4,10 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Runner, SampledToken } from "../../src/engine/addon.ts";
 import { Engine } from "../../src/engine/engine.ts";
 import { type Generated, greedy as greedyJob, type Job } from "../../src/engine/job.ts";
-import { proposalsMost } from "../../src/engine/lookup.ts";
-import { mulberry } from "../engine/faulty-runner.ts";
+import { proposalsMost } from "../../src/engine/prompt-lookup.ts";
 import { append, job } from "../engine/rig.ts";
-import { greedy, openTiny, openTinyPanels, prefill, tokensOf } from "./tiny-runner.ts";
+import { mulberry } from "../support/faulty-runner.ts";
+import { greedy, openTiny, openTinyPanels, prefill, tokensOf } from "../support/tiny-runner.ts";
 
 let runner: Runner;
 let engine: Engine;

@@ -2,9 +2,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Engine } from "../../src/engine/engine.ts";
 import type { SequencePort } from "../../src/engine/job.ts";
-import { faultyRunner } from "../engine/faulty-runner.ts";
 import { append, collect, job } from "../engine/rig.ts";
-import { openTiny, tokensOf } from "./tiny-runner.ts";
+import { faultyRunner } from "../support/faulty-runner.ts";
+import { openTiny, tokensOf } from "../support/tiny-runner.ts";
 
 const answersOf = (engine: Engine, count: number, length: number) =>
   Promise.all(

@@ -2,7 +2,7 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Runner } from "../../src/engine/addon.ts";
-import { distance, edit, greedy, nextLogprobs, openTiny, prefill } from "./tiny-runner.ts";
+import { distance, edit, greedy, nextLogprobs, openTiny, prefill } from "../support/tiny-runner.ts";
 
 let runner: Runner;
 beforeAll(async () => {

@@ -1,7 +1,7 @@
 // The oracle (design §13): what an edited sequence must share with a cold prefill of the same tokens.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Runner, SequenceId } from "../../src/engine/addon.ts";
-import { distance, edit, nextLogprobs, openTiny, prefill, tokensOf } from "./tiny-runner.ts";
+import { distance, edit, nextLogprobs, openTiny, prefill, tokensOf } from "../support/tiny-runner.ts";
 
 let runner: Runner;
 const { kvHeads, headDim, ropeBase } = { kvHeads: 2, headDim: 16, ropeBase: 10_000 };

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { Admission } from "../../src/server/admission.ts";
+import { Admission } from "../../src/server/middleware/admission.ts";
 
 interface Guest {
   state: "asked" | "inside" | "left" | "gone" | "refused";

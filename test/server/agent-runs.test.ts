@@ -6,14 +6,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import type { ChatEvent, ChatRequest } from "../../src/context/chat.ts";
+import type { ChatEvent, ChatRequest } from "../../src/chat/chat.ts";
 import { Store } from "../../src/context/store.ts";
 import { LiveRuns } from "../../src/harness/live-runs.ts";
 import { buildServer } from "../../src/server/app.ts";
 import type { ServerOptions } from "../../src/server/backend.ts";
-import { count, type Line, ScriptedChat } from "../context/scripted-chat.ts";
 import { mcpProgram } from "../harness/mcp-program.ts";
-import { ScriptedBackend, serverOptions } from "./scripted-backend.ts";
+import { count, type Line, ScriptedChat } from "../support/fake-chat.ts";
+import { ScriptedBackend, serverOptions } from "../support/scripted-backend.ts";
 
 let folder: string;
 let closers: (() => unknown)[];

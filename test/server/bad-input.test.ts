@@ -7,8 +7,8 @@ import { afterEach, expect, test } from "vitest";
 import type { Runner } from "../../src/engine/addon.ts";
 import type { PocketError } from "../../src/errors.ts";
 import { buildServer } from "../../src/server/app.ts";
-import { type HouseOptions, ids, openHouse, type TinyHouse, until } from "../faults/tiny-house.ts";
-import { serverOptions } from "./scripted-backend.ts";
+import { serverOptions } from "../support/scripted-backend.ts";
+import { type HouseOptions, ids, openHouse, type TinyHouse, until } from "../support/tiny-stack.ts";
 
 let house: TinyHouse;
 let app: ReturnType<typeof buildServer>;

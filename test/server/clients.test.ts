@@ -6,7 +6,7 @@ import { ChatOpenAI } from "@langchain/openai";
 import { generateText, stepCountIs, streamText, tool } from "ai";
 import { afterEach, describe, expect, test } from "vitest";
 import { z } from "zod";
-import { type ScriptedServer, serveAnswers, tagged } from "./scripted-chat.ts";
+import { type ScriptedServer, serveAnswers, tagged } from "../support/scripted-server.ts";
 
 let server: ScriptedServer;
 afterEach(() => server.close());

@@ -2,7 +2,7 @@
 // through the addon, several grammars in one batch.
 import type { ChatCompletion, ChatCompletionTool } from "openai/resources/chat/completions";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { startTinyServer, type TinyServer } from "./tiny-server.ts";
+import { startTinyServer, type TinyServer } from "../support/tiny-server.ts";
 
 let server: TinyServer;
 beforeAll(async () => {

@@ -2,8 +2,8 @@
 // model. It says neither "compact" nor "expand": it sends lists of messages.
 import type { ChatCompletion, ChatCompletionMessageParam } from "openai/resources/chat/completions";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Bill } from "../../src/context/chat.ts";
-import { startTinyServer, type TinyServer } from "./tiny-server.ts";
+import type { Bill } from "../../src/chat/chat.ts";
+import { startTinyServer, type TinyServer } from "../support/tiny-server.ts";
 
 let server: TinyServer;
 beforeAll(async () => {

@@ -1,6 +1,6 @@
 // Prompt lookup as a client sees it: on by default, off by request, and counted in usage, bill and metrics.
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { startTinyServer, type TinyServer } from "./tiny-server.ts";
+import { startTinyServer, type TinyServer } from "../support/tiny-server.ts";
 
 let server: TinyServer;
 beforeAll(async () => {

@@ -2,9 +2,9 @@ import type { AddressInfo } from "node:net";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { pocketError } from "../../src/errors.ts";
 import { buildServer } from "../../src/server/app.ts";
-import { retryAfter } from "../../src/server/retry.ts";
-import { numberIn, numbersIn } from "./numbers.ts";
-import { bill, ScriptedBackend, serverOptions } from "./scripted-backend.ts";
+import { retryAfter } from "../../src/server/middleware/retry-after.ts";
+import { numberIn, numbersIn } from "../support/prometheus.ts";
+import { bill, ScriptedBackend, serverOptions } from "../support/scripted-backend.ts";
 
 let backend: ScriptedBackend;
 let app: ReturnType<typeof buildServer>;

@@ -2,9 +2,9 @@
 // and what the server repairs while nobody asks.
 import { afterEach, expect, test } from "vitest";
 import { buildServer } from "../../src/server/app.ts";
-import { openHouse, system, type TinyHouse, turns, until, user } from "../faults/tiny-house.ts";
-import { numberIn, numbersIn } from "./numbers.ts";
-import { serverOptions } from "./scripted-backend.ts";
+import { numberIn, numbersIn } from "../support/prometheus.ts";
+import { serverOptions } from "../support/scripted-backend.ts";
+import { openHouse, system, type TinyHouse, turns, until, user } from "../support/tiny-stack.ts";
 
 let house: TinyHouse;
 let app: ReturnType<typeof buildServer>;

@@ -5,8 +5,8 @@ import OpenAI from "openai";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { pocketError } from "../../src/errors.ts";
 import { buildServer } from "../../src/server/app.ts";
-import { parseStream } from "./events.ts";
-import { ScriptedBackend, serverOptions } from "./scripted-backend.ts";
+import { ScriptedBackend, serverOptions } from "../support/scripted-backend.ts";
+import { parseStream } from "../support/sse-events.ts";
 
 let backend: ScriptedBackend;
 let app: ReturnType<typeof buildServer>;

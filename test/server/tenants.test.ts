@@ -1,7 +1,7 @@
 // Several keys on one server: each sees its own sessions and nobody else's, and learns nothing from the refusal.
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { buildServer } from "../../src/server/app.ts";
-import { ScriptedBackend, serverOptions } from "./scripted-backend.ts";
+import { ScriptedBackend, serverOptions } from "../support/scripted-backend.ts";
 
 let backend: ScriptedBackend;
 let app: ReturnType<typeof buildServer>;

@@ -2,8 +2,8 @@
 // runs them, and what a history may hold.
 import type { ChatCompletionMessageParam, ChatCompletionTool } from "openai/resources/chat/completions";
 import { afterEach, describe, expect, test } from "vitest";
-import { parseStream } from "./events.ts";
-import { type ScriptedServer, serveAnswers, tagged } from "./scripted-chat.ts";
+import { type ScriptedServer, serveAnswers, tagged } from "../support/scripted-server.ts";
+import { parseStream } from "../support/sse-events.ts";
 
 let server: ScriptedServer;
 afterEach(() => server.close());

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { type FakeEngine, hashing } from "./fake-engine.ts";
+import { type FakeEngine, hashing } from "../support/fake-engine.ts";
 import {
   ask,
   assistant,
@@ -11,7 +11,7 @@ import {
   says,
   system,
   user,
-} from "./local-chat.ts";
+} from "../support/fake-engine-chat.ts";
 
 describe("an answer", () => {
   it("comes as planned, deltas, finished, and stops at a stop string without a character of it", async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { hashing } from "./fake-engine.ts";
+import { hashing } from "../support/fake-engine.ts";
 import {
   ask,
   assistant,
@@ -13,7 +13,7 @@ import {
   system,
   tokenizer,
   user,
-} from "./local-chat.ts";
+} from "../support/fake-engine-chat.ts";
 
 describe("a conversation", () => {
   it("appends: the second turn computes the new message and the end of the turn before it", async () => {

@@ -1,10 +1,10 @@
 // What a request costs before its step, by count: how many chunks of its prompt are hashed.
 import { describe, expect, it } from "vitest";
 import { greedy } from "../../src/engine/job.ts";
-import type { ChunkHash } from "../../src/session/prefixes.ts";
-import { Sessions } from "../../src/session/sessions.ts";
+import type { ChunkHash } from "../../src/session/residency/prefix-index.ts";
+import { Sessions } from "../../src/session/residency/sessions.ts";
 import { type Span, spanOf, tokensOf } from "../../src/text/span.ts";
-import { FakeEngine, hashing } from "./fake-engine.ts";
+import { FakeEngine, hashing } from "../support/fake-engine.ts";
 
 function rig() {
   let hashed = 0;

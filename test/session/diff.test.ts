@@ -1,13 +1,13 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { Repair, Reuse } from "../../src/context/chat.ts";
+import type { Repair, Reuse } from "../../src/chat/chat.ts";
 import { greedy } from "../../src/engine/job.ts";
-import { leastSurvivors, type Plan, planEdit } from "../../src/session/diff.ts";
-import type { Island } from "../../src/session/island.ts";
-import { matchSpans } from "../../src/session/match.ts";
-import type { Range } from "../../src/session/range.ts";
+import { leastSurvivors, type Plan, planEdit } from "../../src/session/planner/diff.ts";
+import { matchSpans } from "../../src/session/planner/match.ts";
+import type { Range } from "../../src/session/planner/range.ts";
+import type { Island } from "../../src/session/planner/reused-range.ts";
 import { lengthOf, type Span, spanOf, tokensOf, truncate } from "../../src/text/span.ts";
-import { FakeEngine } from "./fake-engine.ts";
+import { FakeEngine } from "../support/fake-engine.ts";
 
 const roles = ["system", "user", "assistant", "tool"] as const;
 

@@ -11,8 +11,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { pocketError } from "../../src/errors.ts";
-import { hashing } from "./fake-engine.ts";
-import { ask, assistant, localChat, long, system, user } from "./local-chat.ts";
+import { hashing } from "../support/fake-engine.ts";
+import { ask, assistant, localChat, long, system, user } from "../support/fake-engine-chat.ts";
 
 const history = [system, user(long("a")), assistant(long("b")), user(long("c"))];
 let folder: string;

@@ -1,6 +1,15 @@
 import { describe, expect, it } from "vitest";
-import { hashing } from "./fake-engine.ts";
-import { ask, closedGate, collect, compacted, history, localChat, summary, user } from "./local-chat.ts";
+import { hashing } from "../support/fake-engine.ts";
+import {
+  ask,
+  closedGate,
+  collect,
+  compacted,
+  history,
+  localChat,
+  summary,
+  user,
+} from "../support/fake-engine-chat.ts";
 
 const question = user("Summarize the above.");
 

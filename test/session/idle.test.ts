@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { nextRepair } from "../../src/session/repair.ts";
+import { nextRepair } from "../../src/session/planner/repair.ts";
 import { type Span, spanOf } from "../../src/text/span.ts";
-import { hashing } from "./fake-engine.ts";
-import { ask, compacted, history, localChat, long, user } from "./local-chat.ts";
+import { hashing } from "../support/fake-engine.ts";
+import { ask, compacted, history, localChat, long, user } from "../support/fake-engine-chat.ts";
 
 /** Waits until it holds, or says what it was in the end. */
 async function settled(stale: () => number): Promise<void> {

@@ -5,12 +5,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { ChatEvent, Message, Repair, Reuse } from "../../src/context/chat.ts";
+import type { ChatEvent, Message, Repair, Reuse } from "../../src/chat/chat.ts";
 import { greedy } from "../../src/engine/job.ts";
 import { PocketError } from "../../src/errors.ts";
-import { LocalChat, type LocalChatOptions } from "../../src/session/chat.ts";
-import { smallText } from "../text/small.ts";
-import { FakeEngine, hashing } from "./fake-engine.ts";
+import { LocalChat, type LocalChatOptions } from "../../src/session/local-chat.ts";
+import { FakeEngine, hashing } from "../support/fake-engine.ts";
+import { smallText } from "../support/small-tokenizer.ts";
 
 const text = smallText();
 

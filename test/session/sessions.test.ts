@@ -1,6 +1,16 @@
 import { describe, expect, it } from "vitest";
-import { hashing } from "./fake-engine.ts";
-import { ask, assistant, collect, history, localChat, long, says, system, user } from "./local-chat.ts";
+import { hashing } from "../support/fake-engine.ts";
+import {
+  ask,
+  assistant,
+  collect,
+  history,
+  localChat,
+  long,
+  says,
+  system,
+  user,
+} from "../support/fake-engine-chat.ts";
 
 describe("sessions", () => {
   it("leave a long conversation alone when another one begins with the same system text", async () => {

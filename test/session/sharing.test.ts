@@ -1,6 +1,16 @@
 import { describe, expect, it } from "vitest";
-import { hashing } from "./fake-engine.ts";
-import { ask, assistant, closedGate, collect, localChat, long, summary, system, user } from "./local-chat.ts";
+import { hashing } from "../support/fake-engine.ts";
+import {
+  ask,
+  assistant,
+  closedGate,
+  collect,
+  localChat,
+  long,
+  summary,
+  system,
+  user,
+} from "../support/fake-engine-chat.ts";
 
 const houseRules = {
   ...system,

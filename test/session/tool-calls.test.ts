@@ -1,9 +1,9 @@
 // Tool calls from tokens to events on the scripted engine: what is sent in which order, why answers end, and that
 // the next turn finds the cells of an answer although templates write calls otherwise than models do.
 import { describe, expect, it } from "vitest";
-import type { ChatEvent, ChatRequest, Tool, ToolCall } from "../../src/context/chat.ts";
-import { chatml, smallText } from "../text/small.ts";
-import { collect, localChat, says, user } from "./local-chat.ts";
+import type { ChatEvent, ChatRequest, Tool, ToolCall } from "../../src/chat/chat.ts";
+import { collect, localChat, says, user } from "../support/fake-engine-chat.ts";
+import { chatml, smallText } from "../support/small-tokenizer.ts";
 
 const tools: Tool[] = [
   { name: "ls", parameters: { type: "object", properties: { path: { type: "string" } } } },

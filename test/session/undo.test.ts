@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import type { Message } from "../../src/context/chat.ts";
-import { hashing } from "./fake-engine.ts";
-import { ask, assistant, history, localChat, long, system, user } from "./local-chat.ts";
+import type { Message } from "../../src/chat/chat.ts";
+import { hashing } from "../support/fake-engine.ts";
+import { ask, assistant, history, localChat, long, system, user } from "../support/fake-engine-chat.ts";
 
 const compacted = [system, user("Told: a, b and c."), ...history.slice(4)];
 

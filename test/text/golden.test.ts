@@ -8,7 +8,7 @@ import { Renderer } from "../../src/text/render.ts";
 import { tokensOf } from "../../src/text/span.ts";
 import { ChatTemplate, templateSource } from "../../src/text/template.ts";
 import { Tokenizer } from "../../src/text/tokenizer.ts";
-import { realModel } from "../real-models.ts";
+import { realModel } from "../support/real-models.ts";
 
 interface GoldenMessage {
   readonly role: PromptMessage["role"];

@@ -1,8 +1,8 @@
 import { afterAll, describe, expect, it } from "vitest";
 import { type Grammar, Grammars } from "../../src/text/grammar.ts";
-import { grammarSchema } from "../../src/text/schema.ts";
+import { grammarSchema } from "../../src/text/json-schema.ts";
 import type { GrammarPlan } from "../../src/text/xgrammar.ts";
-import { smallText } from "./small.ts";
+import { smallText } from "../support/small-tokenizer.ts";
 
 const { tokenizer, stopTokens } = smallText();
 const grammars = new Grammars(tokenizer, stopTokens);

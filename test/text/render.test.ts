@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { PromptMessage } from "../../src/text/prompt.ts";
 import { tokensOf } from "../../src/text/span.ts";
-import { chatml, smallText } from "./small.ts";
+import { chatml, smallText } from "../support/small-tokenizer.ts";
 
 /** Shaped like the templates of Qwen2.5: tools in the system turn, tool results inside a user turn. */
 const toolTemplate =

@@ -1,10 +1,10 @@
 import { Tokenizer as Library } from "@huggingface/tokenizers";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { alphabetCharacter } from "../../src/text/bytes.ts";
-import { Decoder } from "../../src/text/decoder.ts";
+import { alphabetCharacter } from "../../src/text/byte-alphabet.ts";
+import { Decoder } from "../../src/text/detokenizer.ts";
 import { Tokenizer } from "../../src/text/tokenizer.ts";
-import { smallText, smallTokenizerFiles } from "./small.ts";
+import { smallText, smallTokenizerFiles } from "../support/small-tokenizer.ts";
 
 const { tokenizer } = smallText();
 const controls = tokenizer.addedTokens.map(({ content }) => content);

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { StopStrings } from "../../src/text/stop.ts";
+import { StopStrings } from "../../src/text/stop-strings.ts";
 import { type AnswerPart, type ToolCallOptions, ToolCalls } from "../../src/text/tool-calls.ts";
 
 const names = ["ls", "read_file", 'a"b'];

@@ -5,8 +5,8 @@ import { extname, relative } from "node:path";
 import Database from "better-sqlite3";
 import { PocketError } from "../../errors.ts";
 import type { AgentTool } from "../tool.ts";
-import { agentTool, Refused } from "./arguments.ts";
 import { filesUnder } from "./list.ts";
+import { agentTool, Refused } from "./tool-arguments.ts";
 
 export interface Document {
   readonly id: string;

@@ -13,8 +13,8 @@ import {
 } from "node:fs";
 import { dirname, posix } from "node:path";
 import type { AgentTool, Fresh } from "../tool.ts";
-import { agentTool, Refused } from "./arguments.ts";
 import { filesUnder } from "./list.ts";
+import { agentTool, Refused } from "./tool-arguments.ts";
 import type { Workspace } from "./workspace.ts";
 
 /** Larger files are not text that somebody wrote. */

@@ -3,7 +3,7 @@
 import { readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import type { AgentTool } from "../tool.ts";
-import { agentTool, Refused } from "./arguments.ts";
+import { agentTool, Refused } from "./tool-arguments.ts";
 import type { Workspace } from "./workspace.ts";
 
 /** Not entered: nobody wants their thousands of files. */

@@ -5,10 +5,10 @@ import { execFile } from "node:child_process";
 import { statSync } from "node:fs";
 import { createContext, Script } from "node:vm";
 import type { AgentTool } from "../tool.ts";
-import { agentTool, Refused } from "./arguments.ts";
 import { readText } from "./files.ts";
 import { filesUnder } from "./list.ts";
 import { installed } from "./sandbox.ts";
+import { agentTool, Refused } from "./tool-arguments.ts";
 import type { Workspace } from "./workspace.ts";
 
 export interface SearchOptions {

@@ -3,9 +3,9 @@
 // the server was started with must not be readable by a model. What fences it in is sandbox.ts.
 import { type ChildProcess, spawn } from "node:child_process";
 import type { AgentTool } from "../tool.ts";
-import { agentTool, Refused } from "./arguments.ts";
 import { Excerpt } from "./excerpt.ts";
 import type { Sandbox } from "./sandbox.ts";
+import { agentTool, Refused } from "./tool-arguments.ts";
 import type { Workspace } from "./workspace.ts";
 
 export interface ShellOptions {

@@ -5,7 +5,7 @@
 import { lstatSync, realpathSync, type Stats, statSync } from "node:fs";
 import { basename, dirname, isAbsolute, join, relative, resolve, sep } from "node:path";
 import { PocketError } from "../../errors.ts";
-import { Refused } from "./arguments.ts";
+import { Refused } from "./tool-arguments.ts";
 
 export class Workspace {
   /** Absolute, without symbolic links. */

@@ -1,0 +1,262 @@
+// Runs the attention kernel over a batch: writes its keys and values, gives the jobs of the plan to threads and puts
+// the parts of a row together again. Chooses the instruction set. The arithmetic of a job is in attention/kernels/kernel.h.
+#include "attention/attention.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <new>
+#include <thread>
+
+#include "attention/job.h"
+#include "attention/plan.h"
+#include "cpu/amx.h"
+#include "error.h"
+
+namespace pocket {
+namespace {
+
+constexpr int kLargestHead = 256;
+constexpr int kWriteRows = 16;      // a job of the first pass
+
+// Scratch memory for as many jobs as run at once. More jobs than that wait for one another; a job must not throw,
+// because it may run on a thread that has nobody to catch it.
+class ScratchPool {
+ public:
+  ScratchPool(int count, int64_t floats) : stride_((floats + 15) / 16 * 16), taken_(count) {
+    memory_.reset(static_cast<float*>(::operator new(sizeof(float) * stride_ * count, std::align_val_t{64})));
+  }
+
+  // Calls use(pointer) with a piece that nobody else has meanwhile.
+  template <class Use>
+  void with(Use use) {
+    for (size_t i = 0;; i = (i + 1) % taken_.size()) {
+      if (!taken_[i].flag.test_and_set(std::memory_order_acquire)) {
+        use(memory_.get() + stride_ * i);
+        taken_[i].flag.clear(std::memory_order_release);
+        return;
+      }
+      if (i + 1 == taken_.size()) std::this_thread::yield();
+    }
+  }
+
+ private:
+  struct Aligned {
+    void operator()(float* memory) const { ::operator delete(memory, std::align_val_t{64}); }
+  };
+  struct Flag {
+    std::atomic_flag flag = ATOMIC_FLAG_INIT;
+  };
+  int64_t stride_;
+  std::unique_ptr<float, Aligned> memory_;
+  std::vector<Flag> taken_;
+};
+
+// How many ranges of each query tile are done.
+class Ended {
+ public:
+  void reset(size_t tiles) {
+    if (counts_.size() < tiles) counts_ = std::vector<std::atomic<int>>(tiles);
+    for (std::atomic<int>& count : counts_) count.store(0, std::memory_order_relaxed);
+  }
+
+  // Counts one more and returns how many there are; what was written before the others is then visible here.
+  int count(int tile) { return counts_[tile].fetch_add(1, std::memory_order_acq_rel) + 1; }
+
+ private:
+  std::vector<std::atomic<int>> counts_;
+};
+
+class PagedAttention final : public Attention {
+ public:
+  PagedAttention(const AttentionShape& shape, const KvShape& store, const Rope& rope, AttendFunction attend,
+                 int threads)
+      : shape_(shape),
+        store_(store),
+        rope_(rope),
+        attend_(attend),
+        plan_(shape, store, rope.positions()),
+        group_(plan_.group),
+        scratch_(threads, scratchFloats(int64_t{plan_.tileTokens} * group_, shape.headDim)) {}
+
+  void run(const Batch& batch, const AttentionInput& input, const KvLayer& layer,
+           const ParallelFor& parallelFor) override {
+    plan_.make(batch);
+    if (static_cast<int64_t>(partials_.size()) < plan_.partialFloats) partials_.resize(plan_.partialFloats);
+    forEach(static_cast<int>((batch.rows.size() + kWriteRows - 1) / kWriteRows), parallelFor,
+            [&](int i) { write(batch, input, layer, i * kWriteRows); });
+    ended_.reset(plan_.queryTiles.size());
+    forEach(static_cast<int>(plan_.tasks.size()), parallelFor, [&](int i) {
+      const Task& task = plan_.tasks[i];
+      const QueryTile& tile = plan_.queryTiles[task.queryTile];
+      attend(batch, input, layer, task);
+      // Whoever ends a tile's last range puts them together: another round of all threads would cost more.
+      if (tile.ranges > 1 && ended_.count(task.queryTile) == tile.ranges) merge(input, tile);
+    });
+  }
+
+ private:
+  // One job is not worth waking threads for.
+  static void forEach(int count, const ParallelFor& parallelFor, const std::function<void(int)>& body) {
+    if (count == 1) body(0);
+    if (count > 1) parallelFor(count, body);
+  }
+
+  // Rotates the keys of some rows for their own index and writes both sides to the slots.
+  void write(const Batch& batch, const AttentionInput& input, const KvLayer& layer, int firstRow) const {
+    const int dim = shape_.headDim, half = dim / 2;
+    const int end = std::min(firstRow + kWriteRows, static_cast<int>(batch.rows.size()));
+    float key[kLargestHead];
+    for (int row = firstRow; row < end; row++) {
+      const float* cosines = rope_.row(batch.rows[row].index);
+      const float* sines = cosines + half;
+      for (int h = 0; h < shape_.kvHeads; h++) {
+        const int64_t at = (int64_t{row} * shape_.kvHeads + h) * dim;
+        const float* k = input.k + at;
+        for (int d = 0; d < half; d++) {
+          key[d] = k[d] * cosines[d] - k[half + d] * sines[d];
+          key[half + d] = k[half + d] * cosines[d] + k[d] * sines[d];
+        }
+        writeSlot(store_, layer, h, batch.rows[row].slot, key, input.v + at);
+      }
+    }
+  }
+
+  void attend(const Batch& batch, const AttentionInput& input, const KvLayer& layer, const Task& task) {
+    const QueryTile& tile = plan_.queryTiles[task.queryTile];
+    const int64_t headElements = store_.slots * store_.headDim;
+    const int64_t headBytes = headElements * static_cast<int64_t>(bytesPerElement(store_.type));
+    const int64_t row = (int64_t{tile.firstRow} * shape_.heads + int64_t{tile.kvHead} * group_) * shape_.headDim;
+    AttendJob job;
+    job.type = store_.type;
+    job.headDim = shape_.headDim;
+    job.heads = shape_.heads;
+    job.group = group_;
+    job.scoreScale = shape_.scale * 1.44269504f;
+    job.rope = rope_.row(0);
+    job.asAlone = tile.asAlone;
+    job.tokens = &batch.rows[tile.firstRow];
+    job.tokenCount = tile.rowCount;
+    job.q = input.q + row;
+    job.segments = &plan_.segments[tile.firstSegment + task.range * tile.rangeSegments];
+    job.segmentCount = std::min(tile.rangeSegments, tile.segmentCount - task.range * tile.rangeSegments);
+    job.keys = static_cast<const uint8_t*>(layer.keys) + tile.kvHead * headBytes;
+    job.values = static_cast<const uint8_t*>(layer.values) + tile.kvHead * headBytes;
+    if (store_.type == KvType::kInt8) {
+      job.keyScales = layer.keyScales + tile.kvHead * store_.slots;
+      job.valueScales = layer.valueScales + tile.kvHead * store_.slots;
+      job.pairScales = layer.pairScales + int64_t{tile.kvHead} * shape_.headDim;
+    }
+    if (tile.ranges == 1) job.out = input.out + row;
+    else job.partial = partials_.data() + tile.partial + task.range * plan_.floatsPerRange(tile);
+    scratch_.with([&](float* scratch) {
+      job.scratch = scratch;
+      attend_(job);
+    });
+  }
+
+  // A row's ranges weighed against the largest score of all of them. Ranges that the row saw nothing of have
+  // weight zero, so that a row which saw one range gets the bits that the kernel gives it when there is no other.
+  void merge(const AttentionInput& input, const QueryTile& tile) const {
+    const int rows = tile.rowCount * group_, dim = shape_.headDim;
+    const float* first = partials_.data() + tile.partial;
+    const int64_t stride = plan_.floatsPerRange(tile);
+    for (int r = 0; r < rows; r++) {
+      const int64_t maximumAt = int64_t{rows} * dim + r, weightAt = maximumAt + rows;
+      float maximum = first[maximumAt];
+      for (int i = 1; i < tile.ranges; i++) maximum = std::max(maximum, first[i * stride + maximumAt]);
+      float sum[kLargestHead] = {};
+      float weight = 0;
+      for (int i = 0; i < tile.ranges; i++) {
+        const float* partial = first + i * stride;
+        const float factor = std::exp2(partial[maximumAt] - maximum);
+        weight += factor * partial[weightAt];
+        for (int d = 0; d < dim; d++) sum[d] += factor * partial[int64_t{r} * dim + d];
+      }
+      const int64_t row = tile.firstRow + r / group_;
+      float* out = input.out + (row * shape_.heads + int64_t{tile.kvHead} * group_ + r % group_) * dim;
+      const float inverse = 1.0f / weight;
+      for (int d = 0; d < dim; d++) out[d] = sum[d] * inverse;
+    }
+  }
+
+  AttentionShape shape_;
+  KvShape store_;
+  const Rope& rope_;
+  AttendFunction attend_;
+  AttentionPlan plan_;
+  int group_;
+  ScratchPool scratch_;
+  Ended ended_;
+  std::vector<float> partials_;  // of the run at hand, kept for its memory
+};
+
+AttendFunction attendFor(Isa isa) {
+  switch (isa) {
+    case Isa::kPortable: return attendPortable;
+#ifdef __x86_64__
+    case Isa::kAvx2: return attendAvx2;
+    case Isa::kAvx512: return attendAvx512;
+    case Isa::kAvx512Bf16: return attendAvx512Bf16;
+#ifdef POCKET_AMX
+    case Isa::kAmx: return attendAmx;
+#else
+    default: break;
+#endif
+#else
+    default: break;
+#endif
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+const char* name(Isa isa) {
+  switch (isa) {
+    case Isa::kPortable: return "portable";
+    case Isa::kAvx2: return "avx2";
+    case Isa::kAvx512: return "avx512";
+    case Isa::kAvx512Bf16: return "avx512bf16";
+    case Isa::kAmx: return "amx";
+  }
+  return "unknown";
+}
+
+std::vector<Isa> supportedIsas() {
+  std::vector<Isa> isas = {Isa::kPortable};
+#ifdef __x86_64__
+  __builtin_cpu_init();
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (avx2) isas.push_back(Isa::kAvx2);
+  if (avx512) isas.push_back(Isa::kAvx512);
+  const bool pairs = avx512 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
+  if (pairs) isas.push_back(Isa::kAvx512Bf16);
+  if (pairs && hasAmx()) isas.push_back(Isa::kAmx);
+#endif
+  return isas;
+}
+
+std::unique_ptr<Attention> makeAttention(const AttentionShape& shape, const KvShape& store, const Rope& rope,
+                                         AttendFunction attend, int threads) {
+  if (shape.headDim < 16 || shape.headDim > kLargestHead || shape.headDim % 16 != 0 || shape.kvHeads < 1 ||
+      shape.heads < 1 || shape.heads % shape.kvHeads != 0 || threads < 1)
+    throw error("BAD_ARGUMENT", "%d heads over %d kv heads of %d dimensions on %d threads: heads are shared evenly, "
+                "dimensions come in 16s up to %d", shape.heads, shape.kvHeads, shape.headDim, threads, kLargestHead);
+  if (store.kvHeads != shape.kvHeads || store.headDim != shape.headDim || store.slots % kTile != 0)
+    throw error("BAD_ARGUMENT", "a store of %d kv heads of %d and %lld slots for attention with %d of %d",
+                store.kvHeads, store.headDim, static_cast<long long>(store.slots), shape.kvHeads, shape.headDim);
+  return std::make_unique<PagedAttention>(shape, store, rope, attend, threads);
+}
+
+std::unique_ptr<Attention> makeAttention(const AttentionShape& shape, const KvShape& store, const Rope& rope, Isa isa,
+                                         int threads) {
+  const std::vector<Isa> isas = supportedIsas();
+  if (std::find(isas.begin(), isas.end(), isa) == isas.end())
+    throw error("BAD_ARGUMENT", "this machine cannot run the %s kernel", name(isa));
+  return makeAttention(shape, store, rope, attendFor(isa), threads);
+}
+
+}  // namespace pocket

@@ -1,0 +1,10 @@
+// The attention kernel for x86-64 with AMX: bf16 tiles for many rows, the AVX-512 bf16 kernel for all else. Runs only
+// after cpu/amx.h has said yes.
+#include "cpu/amx_tiles.h"
+#include "attention/kernels/amx_kernel.h"
+
+namespace pocket {
+
+void attendAmx(const AttendJob& job) { attendInTiles<AmxTiles>(job); }
+
+}  // namespace pocket

@@ -1,0 +1,9 @@
+// The attention kernel for x86-64 with AVX-512 (F, BW, DQ, VL). Compiled with those flags, so nothing in here may
+// run before attention/attention.cpp has asked the processor.
+#include "attention/kernels/vector16.h"
+
+namespace pocket {
+
+void attendAvx512(const AttendJob& job) { Attend<FloatMath<Vector16>>(job).run(); }
+
+}  // namespace pocket

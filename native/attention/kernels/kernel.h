@@ -1,0 +1,206 @@
+// The attention kernel, once for all instruction sets: an attention_<isa>.cpp defines a vector of floats (and the
+// arithmetic on it) and instantiates attend<Math>. Everything here lies in an unnamed namespace, so that each
+// such file has its own copy and none is merged with one compiled for another machine.
+//
+// Online softmax over blocks of keys (Milakov & Gimelshein 2018, arXiv 1805.02867; as in FlashAttention, arXiv
+// 2205.14135). Per block of up to kBlockTiles tiles of equal delta:
+//
+//   scores  (rows, lanes)    = sum over d of broadcast(q[row][d]) * key tile[d][lane 0..15]     no horizontal sums
+//   weights (rows, lanes)    = 2^(score - maximum), the sums so far rescaled when the maximum rises
+//   sums    (rows, headDim) += sum over lanes of broadcast(weight[row][lane]) * value tile[lane][d 0..15]
+//
+// Slots that belong to no cell of the job may hold anything: their scores are replaced, their values zeroed.
+//
+// Math gives:  Vector     kWidth floats: load, store, set, fma, add, sub, mul, max, select, exp2, halfs, bytes, …
+//              Word       four bytes of a tile as the products read them: a float, or a pair of bf16
+//              kPair      elements in a Word
+//              kRows      query rows in a micro-kernel     kVectors   accumulators per row in it
+#pragma once
+
+#include <cfloat>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "attention/job.h"
+#include "attention/kernels/micro.h"
+#include "attention/kernels/walk.h"
+
+namespace pocket {
+namespace {
+
+// Bit l is set when lane l holds a cell that a query at `index` may see.
+inline uint32_t visibleLanes(const Segment& segment, int index) {
+  int end = segment.begin + (index - segment.index) + 1;
+  if (end > segment.end) end = segment.end;
+  return end <= segment.begin ? 0u : (1u << end) - (1u << segment.begin);
+}
+
+template <class Math>
+struct Attend {
+  using V = typename Math::Vector;
+  using Word = typename Math::Word;
+  static constexpr int kScoreTiles = Math::kVectors * V::kWidth / kTile;  // in one micro-kernel
+  static constexpr int kFewTiles = 4;  // of 64 dimensions in f32, 16 KiB
+  static constexpr int kValueTiles = 8;  // in one pass over the rows
+  static_assert(kScoreTiles >= 1 && kTile % V::kWidth == 0, "a micro-kernel covers whole tiles");
+
+  const AttendJob& job;
+  int rows;
+  Word* q;  // (rows, headDim / kPair), rotated for the delta at hand, scaled
+  float* scores;  // (rows, kBlockLanes), turned to weights in place
+  Word* tiles;  // (kBlockTiles, kTile * headDim / kPair)
+  float* sums;  // (rows, headDim)
+  float* maxima;  // (rows)
+  float* weights;  // (rows), the sums of the weights
+
+  explicit Attend(const AttendJob& work) : job(work), rows(work.tokenCount * work.group) {
+    float* next = work.scratch;
+    q = reinterpret_cast<Word*>(next);
+    scores = next += rows * job.headDim;
+    tiles = reinterpret_cast<Word*>(next += rows * kBlockLanes);
+    sums = next += kBlockTiles * kTile * job.headDim;
+    maxima = next += rows * job.headDim;
+    weights = next + (rows + 15) / 16 * 16;
+  }
+
+  void run() {
+    std::memset(sums, 0, sizeof(float) * rows * job.headDim);
+    for (int r = 0; r < rows; r++) {
+      maxima[r] = -FLT_MAX;  // and not minus infinity: a difference of two of these must be a number
+      weights[r] = 0;
+    }
+    // A decode step's rows: blocks that stay in the first-level cache. A prompt's: fewer steps of the softmax.
+    const int blockTiles = job.asAlone ? kFewTiles : kBlockTiles;
+    walk(job, blockTiles, [this](int token, int delta) { rotate(token, delta); },
+         [this](int token, int start, int end) { block(token * job.group, start, end); });
+    finish();
+  }
+
+  void rotate(int token, int delta) {
+    float* turned = scores;  // free between blocks; a row of it holds a head
+    turnQueries(job, token, delta, turned, [&](int row) {
+      Math::pack(turned, job.headDim, q + static_cast<int64_t>(row) * steps());
+    });
+  }
+
+  // Rows [row, rows) over segments [start, end).
+  void block(int row, int start, int end) {
+    const int tileCount = end - start;
+    const RowGroups groups(rows - row, Math::kRows);
+    const Word* found[kBlockTiles];
+    for (int t = 0; t < tileCount; t += kScoreTiles) {
+      const int count = tileCount - t < kScoreTiles ? tileCount - t : kScoreTiles;
+      for (int i = 0; i < count; i++)
+        found[i] = keyTile<Math>(job, job.segments[start + t + i].tile, tiles + i * tileWords());
+      for (int g = 0, r = row; g < groups.count; r += groups.rows(g++))
+        scoreBlock<Math>(groups.rows(g), count, q + static_cast<int64_t>(r) * steps(), steps(), found,
+                         scores + r * kBlockLanes + t * kTile);
+    }
+    const int lastCell = job.segments[end - 1].index + (job.segments[end - 1].end - job.segments[end - 1].begin) - 1;
+    const bool whole = lastCell - job.segments[start].index + 1 == tileCount * kTile;
+    for (int r = row; r < rows; r++) weigh(r, start, tileCount, whole, lastCell);
+    constexpr int kColumns = Math::kVectors * V::kWidth;
+    for (int t = 0; t < tileCount; t += kValueTiles) {
+      const int count = tileCount - t < kValueTiles ? tileCount - t : kValueTiles;
+      for (int i = 0; i < count; i++)
+        found[i] = valueTile<Math>(job, job.segments[start + t + i], tiles + i * tileWords());
+      for (int column = 0; column < job.headDim; column += kColumns) {
+        const int left = (job.headDim - column) / V::kWidth;
+        for (int g = 0, r = row; g < groups.count; r += groups.rows(g++))
+          addColumns<Math>(groups.rows(g), left < Math::kVectors ? left : Math::kVectors,
+                           scores + r * kBlockLanes + t * (kTile / Math::kPair), found, count, job.headDim, column,
+                           sums + static_cast<int64_t>(r) * job.headDim + column);
+      }
+    }
+  }
+
+  // Turns the scores of a row into weights, relative to the largest score the row has met. `whole`: each lane of
+  // the block holds a cell, up to index `lastCell`.
+  void weigh(int row, int start, int tileCount, bool whole, int lastCell) {
+    float* score = scores + row * kBlockLanes;
+    const int index = job.tokens[row / job.group].index;
+    if (!whole || index < lastCell) hide(score, start, tileCount, index);
+    const float blockMaximum = largest(score, tileCount * kTile);
+    const float maximum = blockMaximum > maxima[row] ? blockMaximum : maxima[row];
+    const typename V::Floats shift = V::set(maximum);
+    typename V::Floats sum = V::zero();
+#pragma GCC unroll 2  // the polynomial is one long chain
+    for (int i = 0; i < tileCount * kTile; i += V::kWidth) {
+      const typename V::Floats weight = V::exp2(V::sub(V::load(score + i), shift));
+      sum = V::add(sum, weight);
+      Math::storeWeights(score + i / Math::kPair, weight);
+    }
+    if (maximum > maxima[row]) {
+      const typename V::Floats factor = V::exp2(V::set(maxima[row] - maximum));
+      float* rowSums = sums + static_cast<int64_t>(row) * job.headDim;
+      for (int d = 0; d < job.headDim; d += V::kWidth) V::store(rowSums + d, V::mul(V::load(rowSums + d), factor));
+      weights[row] *= V::first(factor);
+      maxima[row] = maximum;
+    }
+    weights[row] += V::total(sum);
+  }
+
+  // Replaces the scores of lanes that a query at `index` may not see.
+  void hide(float* score, int start, int tileCount, int index) {
+    for (int t = 0; t < tileCount; t++) {
+      const uint32_t visible = visibleLanes(job.segments[start + t], index);
+      if (visible == 0xffffu) continue;
+      for (int l = 0; l < kTile; l += V::kWidth) {
+        float* at = score + t * kTile + l;
+        V::store(at, V::select(visible >> l, V::load(at), V::set(-INFINITY)));
+      }
+    }
+  }
+
+  // Two chains, because one would wait for itself. `count` is a multiple of kTile.
+  static float largest(const float* score, int count) {
+    typename V::Floats even = V::set(-FLT_MAX), odd = even;
+    int i = 0;
+    for (; i + 2 * V::kWidth <= count; i += 2 * V::kWidth) {
+      even = V::max(even, V::load(score + i));
+      odd = V::max(odd, V::load(score + i + V::kWidth));
+    }
+    if (i < count) even = V::max(even, V::load(score + i));
+    return V::largest(V::max(even, odd));
+  }
+
+  void finish() {
+    if (job.partial != nullptr) {
+      float* to = job.partial;
+      std::memcpy(to, sums, sizeof(float) * rows * job.headDim);
+      std::memcpy(to += rows * job.headDim, maxima, sizeof(float) * rows);
+      std::memcpy(to + rows, weights, sizeof(float) * rows);
+      return;
+    }
+    for (int r = 0; r < rows; r++) {
+      float* to = job.out + (static_cast<int64_t>(r / job.group) * job.heads + r % job.group) * job.headDim;
+      const typename V::Floats inverse = V::set(1.0f / weights[r]);
+      const float* from = sums + static_cast<int64_t>(r) * job.headDim;
+      for (int d = 0; d < job.headDim; d += V::kWidth) V::store(to + d, V::mul(V::load(from + d), inverse));
+    }
+  }
+
+  int steps() const { return job.headDim / Math::kPair; }
+  int tileWords() const { return kTile * job.headDim / Math::kPair; }
+};
+
+// The products in f32; Word is a float.
+template <class VectorType>
+struct FloatMath {
+  using Vector = VectorType;
+  using Word = float;
+  using Words = typename Vector::Floats;
+  static constexpr int kPair = 1;
+  static constexpr int kRows = Vector::kRows;
+  static constexpr int kVectors = Vector::kVectors;
+  static Words loadWords(const Word* from) { return Vector::load(from); }
+  static Words setWords(Word word) { return Vector::set(word); }
+  static Words setWeight(const float* weight) { return Vector::set(*weight); }
+  static typename Vector::Floats dot(Words a, Words b, typename Vector::Floats sum) { return Vector::fma(a, b, sum); }
+  static void pack(const float* from, int count, Word* to) { std::memcpy(to, from, sizeof(float) * count); }
+  static void storeWeights(float* to, typename Vector::Floats weights) { Vector::store(to, weights); }
+};
+
+}  // namespace
+}  // namespace pocket

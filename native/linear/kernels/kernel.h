@@ -1,0 +1,269 @@
+// The linear kernel, once for all instruction sets: a linear_<isa>.cpp defines sixteen lanes of arithmetic and
+// instantiates LinearTable<Math>. Everything here lies in an unnamed namespace, so that each such file has its own
+// copy and none is merged with one compiled for another machine. These files are compiled without contraction: a
+// product is fused with a sum where fma is written and nowhere else.
+//
+// Per group of 32 columns, row r and lane n (a row of W), in the order of columns:
+//   dot[n] = start[r] + sum over k of code[n][k] * x[r][k]         integers, exact
+//   sum[n] = fma(dot[n], scale[n] * scale of x[r], sum[n])         and fma(minimum[n], extra[r], …) where there is one
+//
+// Math gives:  Floats, Ints   16 lanes: zero, set, load, store, fma, mul, toFloats, halfs, bytes, signedBytes;
+//                             for linear/kernels/amx_kernel.h loadInts
+//              Codes          a group's codes, taken apart: open<bits> from the file's order, load from an OpenPanel,
+//                             keep to one, column(codes, k) as floats
+//              dots<R, first quad, end quad, bits, start>   R rows against quads of a group, from `start` or zero
+//              kRows, kStreamRows   rows in a tile       kSigned8   8-bit codes are kept as code - 128
+#pragma once
+
+#include <utility>
+
+#include "linear/kernels/finish.h"
+#include "linear/kernels/quantize_rows.h"
+
+namespace pocket {
+namespace {
+
+// --- weights -------------------------------------------------------------------------------------------------
+
+template <class Math>
+struct GroupScales {
+  typename Math::Floats scale, second, minimum;  // second: of the last 16 columns; those that a format has
+};
+
+template <class Math, BlockFormat F>
+inline GroupScales<Math> scalesAt(const uint8_t* record, int group) {
+  constexpr BlockLayout kLayout = layoutOf(F);
+  GroupScales<Math> found;
+  const typename Math::Floats d = Math::halfs(record);
+  if constexpr (kLayout.groups == 1) {
+    found.scale = d;
+    if constexpr (kLayout.minimum) found.minimum = Math::halfs(record + 32);
+  } else if constexpr (kLayout.halves) {
+    found.scale = Math::mul(d, Math::signedBytes(record + kLayout.scalesAt + 32 * group));
+    found.second = Math::mul(d, Math::signedBytes(record + kLayout.scalesAt + 32 * group + 16));
+  } else {
+    const uint8_t* scales = record + kLayout.scalesAt + 16 * group;
+    const typename Math::Floats minus = Math::mul(Math::halfs(record + 32), Math::set(-1));
+    found.scale = Math::mul(d, Math::bytes(scales));
+    found.minimum = Math::mul(minus, Math::bytes(scales + 128));
+  }
+  return found;
+}
+
+// A row's sum and its dot products with a group; with halves those of the first and the last 16 columns, else all are
+// in `first`. `extra` is the row's own.
+template <class Math, BlockFormat F>
+[[gnu::always_inline]] inline typename Math::Floats addDots(const typename Math::Ints& first,
+                                                            [[maybe_unused]] const typename Math::Ints& last,
+                                                            const GroupScales<Math>& scales, float xScale,
+                                                            [[maybe_unused]] const int32_t* extra,
+                                                            typename Math::Floats sum) {
+  constexpr BlockLayout kLayout = layoutOf(F);
+  if constexpr (kLayout.halves) {
+    typename Math::Floats both = Math::mul(Math::toFloats(last), scales.second);
+    both = Math::fma(Math::toFloats(first), scales.scale, both);
+    return Math::fma(both, Math::set(xScale), sum);
+  } else {
+    sum = Math::fma(Math::toFloats(first), Math::mul(scales.scale, Math::set(xScale)), sum);
+    if constexpr (kLayout.minimum) sum = Math::fma(scales.minimum, Math::set(floatAt(extra)), sum);
+    return sum;
+  }
+}
+
+// Adds a group's products to the sums of R rows.
+template <class Math, BlockFormat F, int R>
+[[gnu::always_inline]] inline void addGroup(const typename Math::Codes& codes, const GroupScales<Math>& scales, const int8_t* x,
+                     const float* xScales, const int32_t* extra, typename Math::Floats* sums) {
+  constexpr BlockLayout kLayout = layoutOf(F);
+  constexpr bool kStart = !kLayout.minimum && !(Math::kSigned8 && kLayout.bits == 8);
+  typename Math::Ints first[R], last[R];
+  if constexpr (kLayout.halves) {
+    Math::template dots<R, 0, 4, kLayout.bits, true>(codes, x, extra, first);
+    Math::template dots<R, 4, 8, kLayout.bits, true>(codes, x, extra + R, last);
+  } else {
+    Math::template dots<R, 0, 8, kLayout.bits, kStart>(codes, x, extra, first);
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < R; r++) sums[r] = addDots<Math, F>(first[r], last[r], scales, xScales[r], extra + r, sums[r]);
+}
+
+constexpr int kAhead = 2048;  // bytes that are asked for in advance
+constexpr int kStreamAhead = 4096;  // by stream, which is through with them sooner
+
+// From a few cache lines before its end on, a prefetch reaches into the next panel; past the last one it is ignored.
+template <int Ahead = kAhead>
+inline void askFor(const uint8_t* from, int bytes) {
+  for (int i = 0; i < bytes; i += 64) __builtin_prefetch(from + Ahead + i, 0, 3);
+}
+
+template <class Math, BlockFormat F, int R>
+void streamRows(const uint8_t* record, int columns, const RowTile& tile, float* sums) {
+  constexpr BlockLayout kLayout = layoutOf(F);
+  constexpr int kWords = wordsOf(extraOf(F));
+  const int8_t* x = tile.codes;
+  const float* xScales = tile.scales;
+  const int32_t* extra = tile.extra;
+  typename Math::Floats inner[R];
+  for (int r = 0; r < R; r++) inner[r] = Math::load(sums + r * kPanelRows);
+  for (int k = 0; k < columns; k += kLayout.recordColumns(), record += kLayout.recordBytes) {
+    askFor<kStreamAhead>(record, kLayout.codesAt);
+    for (int g = 0; g < kLayout.groups; g++) {
+      const uint8_t* packed = record + kLayout.codesAt + g * kLayout.groupBytes;
+      askFor<kStreamAhead>(packed, kLayout.groupBytes);
+      typename Math::Space space;
+      const typename Math::Codes codes = Math::template open<kLayout.bits>(packed, space);
+      addGroup<Math, F, R>(codes, scalesAt<Math, F>(record, g), x, xScales, extra, inner);
+      x += R * kGroupColumns, xScales += R, extra += R * kWords;
+    }
+  }
+  for (int r = 0; r < R; r++) Math::store(sums + r * kPanelRows, inner[r]);
+}
+
+template <class Math, BlockFormat F, int R>
+void multiplyRows(const OpenPanel& panel, int columns, const RowTile& tile, float* sums) {
+  constexpr BlockLayout kLayout = layoutOf(F);
+  constexpr int kWords = wordsOf(extraOf(F)), kScales = kLayout.halves ? 32 : 16;
+  const int8_t* x = tile.codes;
+  const float* xScales = tile.scales;
+  const int32_t* extra = tile.extra;
+  typename Math::Floats inner[R];
+#pragma GCC unroll 16
+  for (int r = 0; r < R; r++) inner[r] = Math::load(sums + r * kPanelRows);
+  for (int g = 0; g < columns / kGroupColumns; g++) {
+    GroupScales<Math> scales;
+    scales.scale = Math::load(panel.scales + g * kScales);
+    if constexpr (kLayout.halves) scales.second = Math::load(panel.scales + g * kScales + 16);
+    if constexpr (kLayout.minimum) scales.minimum = Math::load(panel.minima + g * 16);
+    addGroup<Math, F, R>(Math::loadCodes(panel.codes + g * kGroupCodes), scales, x, xScales, extra, inner);
+    x += R * kGroupColumns, xScales += R, extra += R * kWords;
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < R; r++) Math::store(sums + r * kPanelRows, inner[r]);
+}
+
+template <class Math, BlockFormat F>
+void openPanel(const uint8_t* record, int columns, const OpenPanel& to) {
+  constexpr BlockLayout kLayout = layoutOf(F);
+  constexpr int kScales = kLayout.halves ? 32 : 16;
+  for (int group = 0; group < columns / kGroupColumns; record += kLayout.recordBytes)
+    for (int g = 0; g < kLayout.groups; g++, group++) {
+      askFor(record + kLayout.codesAt + g * kLayout.groupBytes, kLayout.groupBytes);
+      Math::template keep<kLayout.bits>(record + kLayout.codesAt + g * kLayout.groupBytes,
+                                        to.codes + group * kGroupCodes);
+      const GroupScales<Math> scales = scalesAt<Math, F>(record, g);
+      Math::store(to.scales + group * kScales, scales.scale);
+      if constexpr (kLayout.halves) Math::store(to.scales + group * kScales + 16, scales.second);
+      if constexpr (kLayout.minimum) Math::store(to.minima + group * 16, scales.minimum);
+    }
+}
+
+// --- in f32 --------------------------------------------------------------------------------------------------
+
+template <class Math, BlockFormat F>
+void openPanelFloats(const uint8_t* record, int columns, float* to) {
+  constexpr BlockLayout kLayout = layoutOf(F);
+  constexpr int kZero = Math::kSigned8 && kLayout.bits == 8 ? 0 : kLayout.zero;
+  for (int k = 0; k < columns; record += kLayout.recordBytes)
+    for (int g = 0; g < kLayout.groups; g++, k += kGroupColumns) {
+      typename Math::Space space;
+      const typename Math::Codes codes =
+          Math::template open<kLayout.bits>(record + kLayout.codesAt + g * kLayout.groupBytes, space);
+      const GroupScales<Math> scales = scalesAt<Math, F>(record, g);
+#pragma GCC unroll 32
+      for (int i = 0; i < kGroupColumns; i++) {
+        typename Math::Floats value = Math::template column<kLayout.bits>(codes, i);
+        if constexpr (kZero != 0) value = Math::add(value, Math::set(-kZero));
+        if constexpr (kLayout.minimum) value = Math::fma(value, scales.scale, scales.minimum);
+        else value = Math::mul(value, kLayout.halves && i >= 16 ? scales.second : scales.scale);
+        Math::store(to + (k + i) * kPanelRows, value);
+      }
+    }
+}
+
+template <class Math, int R>
+void multiplyFloatRows(const float* weights, const float* x, int columns, float* sums) {
+  typename Math::Floats inner[R];
+#pragma GCC unroll 16
+  for (int r = 0; r < R; r++) inner[r] = Math::load(sums + r * kPanelRows);
+  for (int k = 0; k < columns; k++, weights += kPanelRows, x += R) {
+    const typename Math::Floats weight = Math::load(weights);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; r++) inner[r] = Math::fma(weight, Math::set(x[r]), inner[r]);
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < R; r++) Math::store(sums + r * kPanelRows, inner[r]);
+}
+
+// --- the table -----------------------------------------------------------------------------------------------
+
+// Calls use(constant) with the format as a constant of the compiler's.
+template <class Use>
+void withFormat(BlockFormat format, Use use) {
+  switch (format) {
+    case BlockFormat::kQ4_0: return use(std::integral_constant<BlockFormat, BlockFormat::kQ4_0>());
+    case BlockFormat::kQ4_1: return use(std::integral_constant<BlockFormat, BlockFormat::kQ4_1>());
+    case BlockFormat::kQ5_0: return use(std::integral_constant<BlockFormat, BlockFormat::kQ5_0>());
+    case BlockFormat::kQ5_1: return use(std::integral_constant<BlockFormat, BlockFormat::kQ5_1>());
+    case BlockFormat::kQ8_0: return use(std::integral_constant<BlockFormat, BlockFormat::kQ8_0>());
+    case BlockFormat::kQ4_K: return use(std::integral_constant<BlockFormat, BlockFormat::kQ4_K>());
+    case BlockFormat::kQ5_K: return use(std::integral_constant<BlockFormat, BlockFormat::kQ5_K>());
+    case BlockFormat::kQ6_K: return use(std::integral_constant<BlockFormat, BlockFormat::kQ6_K>());
+  }
+}
+
+template <class Math>
+struct LinearTable {
+  template <BlockFormat F, int... I>
+  static void streamAny(const uint8_t* panel, int columns, const RowTile& tile, float* sums,
+                        std::integer_sequence<int, I...>) {
+    using Function = void (*)(const uint8_t*, int, const RowTile&, float*);
+    constexpr Function kFunctions[] = {streamRows<Math, F, I + 1>...};
+    kFunctions[tile.rows - 1](panel, columns, tile, sums);
+  }
+  static void stream(BlockFormat format, const uint8_t* panel, int columns, const RowTile& tile, float* sums) {
+    withFormat(format, [&](auto f) {
+      streamAny<f()>(panel, columns, tile, sums, std::make_integer_sequence<int, Math::kStreamRows>());
+    });
+  }
+
+  template <BlockFormat F, int... I>
+  static void multiplyAny(const OpenPanel& panel, int columns, const RowTile& tile, float* sums,
+                          std::integer_sequence<int, I...>) {
+    using Function = void (*)(const OpenPanel&, int, const RowTile&, float*);
+    constexpr Function kFunctions[] = {multiplyRows<Math, F, I + 1>...};
+    kFunctions[tile.rows - 1](panel, columns, tile, sums);
+  }
+  // Once opened, formats differ by their bits only where the dot products do.
+  static void multiply(BlockFormat format, const OpenPanel& panel, int columns, const RowTile& tile, float* sums) {
+    withFormat(format, [&](auto f) {
+      multiplyAny<Math::sameWhenOpen(f())>(panel, columns, tile, sums,
+                                           std::make_integer_sequence<int, Math::kRows>());
+    });
+  }
+
+  static void open(BlockFormat format, const uint8_t* record, int columns, const OpenPanel& to) {
+    withFormat(format, [&](auto f) { openPanel<Math, f()>(record, columns, to); });
+  }
+  static void openFloats(BlockFormat format, const uint8_t* record, int columns, float* to) {
+    withFormat(format, [&](auto f) { openPanelFloats<Math, f()>(record, columns, to); });
+  }
+
+  template <int... I>
+  static void multiplyFloatsAny(const float* weights, const float* x, int columns, int rows, float* sums,
+                                std::integer_sequence<int, I...>) {
+    using Function = void (*)(const float*, const float*, int, float*);
+    constexpr Function kFunctions[] = {multiplyFloatRows<Math, I + 1>...};
+    kFunctions[rows - 1](weights, x, columns, sums);
+  }
+  static void multiplyFloats(const float* weights, const float* x, int columns, int rows, float* sums) {
+    multiplyFloatsAny(weights, x, columns, rows, sums, std::make_integer_sequence<int, Math::kRows>());
+  }
+
+  static constexpr LinearKernel named(const char* name) {
+    return {name, Math::kRows, Math::kRows, Math::kStreamRows, roundRows, stream, open, multiply, openFloats, multiplyFloats,
+            finishRows};
+  }
+};
+
+}  // namespace
+}  // namespace pocket

@@ -1,0 +1,291 @@
+// Runs linear layers: checks the shapes, rounds the rows, cuts the work into pieces of panels and gives them to
+// threads. The arithmetic is in linear/kernels/kernel.h.
+//
+// Few rows (decode, short prompts) stream each panel, once per tile of rows. Many rows take a piece of a few panels and
+// some hundred rows: chunk by chunk along the columns, each panel is opened into memory that stays in the nearest cache
+// and multiplied with all tiles of rows, whose own chunk stays in the next. Sums wait in scratch memory between chunks.
+#include "linear/linear.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#include "error.h"
+#include "linear/check.h"
+#include "linear/job.h"
+#include "linear/scratch.h"
+
+namespace pocket {
+namespace {
+
+constexpr int kStreamBytes = 192 * 1024;  // of weights in a piece of few rows, at least where there are that many
+constexpr int kStreamTiles = 3;  // of rows that find a panel still near; opening pays with more
+constexpr int kBlockRows = 256;  // of x in a piece of many: with its sums half of a nearest cache but one
+constexpr int kPiecePanels = 8;
+constexpr int kPiecesPerThread = 4;  // wanted, so that one thread may be slower
+constexpr int kAloneFloats = 1 << 16;  // x of no more is rounded by the caller alone
+
+struct Tile {
+  int first = 0;
+  int rows = 0;
+};
+
+// Panels [first, end) of outputs[output] against tiles [firstTile, endTile).
+struct Piece {
+  int output = 0;
+  int first = 0;
+  int end = 0;
+  int firstTile = 0;
+  int endTile = 0;
+};
+
+class BlockLinear final : public Linear {
+ public:
+  BlockLinear(const LinearKernel& kernel, int threads) : kernel_(kernel), threads_(threads), scratch_(threads) {}
+
+  const char* kernel() const override { return kernel_.name; }
+
+  void run(const float* x, int rows, const LinearOutput* outputs, int count, Combine combine, Activations activations,
+           const ParallelFor& parallelFor) const override {
+    checkShapes(x, rows, outputs, count, combine);
+    if (rows == 0) return;
+    const bool few = activations == Activations::kInt8 && rows <= kernel_.streamRows * kStreamTiles;
+    const bool floats = activations == Activations::kF32;
+    const int tileRows = few ? kernel_.streamRows : floats ? kernel_.floatRows : kernel_.tileRows;
+    cutRows(rows, tileRows);
+    Job job{outputs, count, outputs[0].weight.columns, combine == Combine::kSwiGlu, few, tileRows, activations};
+    prepare(x, rows, job, parallelFor);
+    cutPieces(job);
+    const int pieces = static_cast<int>(pieces_.size());
+    const int bodies = std::min(threads_, pieces);
+    std::atomic<int> next{bodies};
+    // Of its first piece a thread may have the start near already (startOf).
+    const auto drain = [&](int thread) {
+      const Entered entered(kernel_, !few && !floats);
+      for (int i = thread; i < pieces; i = next++) compute(job, pieces_[i], scratch_[thread]);
+    };
+    forEach(bodies, parallelFor, drain);
+  }
+
+  Start startOf(const LinearOutput* outputs, int count, Combine combine, int thread) const override {
+    const Job job{outputs, count, outputs[0].weight.columns, combine == Combine::kSwiGlu, true, 1, Activations::kInt8};
+    cutPieces(job);
+    if (static_cast<size_t>(thread) >= pieces_.size()) return {};
+    const Piece& piece = pieces_[static_cast<size_t>(thread)];
+    const LinearWeight& weight = outputs[piece.output].weight;
+    const size_t panel = bytesOfPanel(weight.format, job.columns), panels = panelsOf(weight.rows) - piece.first;
+    if (!job.paired) return {weight.panels + piece.first * panel, nullptr, panels * panel};
+    const LinearWeight& factor = outputs[1].weight;
+    const size_t other = bytesOfPanel(factor.format, job.columns);
+    return {weight.panels + piece.first * panel, factor.panels + piece.first * other, panels * std::min(panel, other)};
+  }
+
+ private:
+  struct Job {
+    const LinearOutput* outputs;
+    int count;
+    int columns;
+    bool paired;  // outputs 0 and 1 make one result
+    bool few;
+    int tileRows;  // at most
+    Activations activations;
+  };
+
+  // By reference, because a function of many variables would be copied to new memory.
+  template <class Body>
+  static void forEach(int count, const ParallelFor& parallelFor, const Body& body) {
+    if (count == 1) body(0);
+    if (count > 1) parallelFor(count, std::cref(body));
+  }
+
+  // --- rows of x ---
+
+  void cutRows(int rows, int most) const {
+    const int count = (rows + most - 1) / most;
+    tiles_.clear();
+    for (int i = 0, first = 0; i < count; first += tiles_.back().rows, i++)
+      tiles_.push_back({first, rows / count + (i < rows % count ? 1 : 0)});
+  }
+
+  // Fills the memory of the rounded rows, or in f32 of the rows turned to columns within each tile.
+  void prepare(const float* x, int rows, const Job& job, const ParallelFor& parallelFor) const {
+    const int64_t numbers = static_cast<int64_t>(rows) * job.columns, groups = numbers / kGroupColumns;
+    const bool floats = job.activations == Activations::kF32;
+    if (floats) floats_.grow(numbers);
+    else growRounded(job, groups);
+    const auto tile = [&](int i) { floats ? turn(x, job.columns, tiles_[i]) : round(x, job.columns, tiles_[i]); };
+    const int count = static_cast<int>(tiles_.size());
+    if (numbers > kAloneFloats) return forEach(count, parallelFor, tile);
+    for (int i = 0; i < count; i++) tile(i);
+  }
+
+  void growRounded(const Job& job, int64_t groups) const {
+    codes_.grow((groups + kMostTileRows) * kGroupColumns);  // a kernel may read rows past a tile's end
+    scales_.grow(groups);
+    for (int e = 0; e < kExtras; e++) wanted_[e] = false;
+    for (int i = 0; i < job.count; i++) wanted_[static_cast<int>(extraOf(job.outputs[i].weight.format))] = true;
+    for (int e = 0; e < kExtras; e++)
+      if (wanted_[e]) extras_[e].grow(groups * wordsOf(static_cast<Extra>(e)));
+  }
+
+  void turn(const float* x, int columns, const Tile& tile) const {
+    float* to = floats_.data() + static_cast<int64_t>(tile.first) * columns;
+    for (int r = 0; r < tile.rows; r++) {
+      const float* from = x + static_cast<int64_t>(tile.first + r) * columns;
+      for (int k = 0; k < columns; k++) to[static_cast<int64_t>(k) * tile.rows + r] = from[k];
+    }
+  }
+
+  void round(const float* x, int columns, const Tile& tile) const {
+    const int64_t first = static_cast<int64_t>(tile.first) * columns, group = first / kGroupColumns;
+    NewRowTile to{codes_.data() + first, scales_.data() + group, {}};
+    for (int e = 0; e < kExtras; e++)
+      if (wanted_[e]) to.extras[e] = extras_[e].data() + group * wordsOf(static_cast<Extra>(e));
+    kernel_.round(x + first, columns, tile.rows, columns, to);
+  }
+
+  // The tile from a column on, a multiple of 32.
+  RowTile rounded(const Tile& tile, const Job& job, BlockFormat format, int column) const {
+    const int64_t at = static_cast<int64_t>(tile.first) * job.columns + static_cast<int64_t>(column) * tile.rows;
+    const Extra extra = extraOf(format);
+    return {codes_.data() + at, scales_.data() + at / kGroupColumns,
+            extras_[static_cast<int>(extra)].data() + at / kGroupColumns * wordsOf(extra), tile.rows};
+  }
+
+  // --- pieces ---
+
+  void cutPieces(const Job& job) const {
+    pieces_.clear();
+    const int results = job.paired ? 1 : job.count, tileCount = static_cast<int>(tiles_.size());
+    int64_t panels = 0;
+    for (int o = 0; o < results; o++) panels += panelsOf(job.outputs[o].weight.rows);
+    const int64_t wanted = static_cast<int64_t>(threads_) * kPiecesPerThread;
+    const int most = static_cast<int>(std::max<int64_t>(1, panels / wanted));
+    if (job.few) return cutStream(job, results, panels, most);
+    int blocks = (tileCount * job.tileRows + kBlockRows - 1) / kBlockRows;
+    if (threads_ > 1 && panels * blocks < wanted)
+      blocks = static_cast<int>(std::min<int64_t>(tileCount, (wanted + panels - 1) / panels));
+    for (int o = 0; o < results; o++) {
+      const int end = static_cast<int>(panelsOf(job.outputs[o].weight.rows));
+      const int step = std::min(most, kPiecePanels / (job.paired ? 2 : 1));
+      for (int p = 0; p < end; p += step)
+        for (int b = 0; b < blocks; b++)
+          pieces_.push_back({o, p, std::min(end, p + step), static_cast<int>(int64_t{tileCount} * b / blocks),
+                             static_cast<int>(int64_t{tileCount} * (b + 1) / blocks)});
+    }
+  }
+
+  // Large pieces first, because the start of each waits for memory, and small ones last, so that no thread waits long.
+  void cutStream(const Job& job, int results, int64_t panels, int64_t most) const {
+    for (int o = 0; o < results; o++) {
+      const LinearWeight& weight = job.outputs[o].weight;
+      const int end = static_cast<int>(panelsOf(weight.rows));
+      const int64_t least = kStreamBytes / (bytesOfPanel(weight.format, job.columns) * (job.paired ? 2 : 1));
+      for (int p = 0; p < end; panels -= pieces_.back().end - p, p = pieces_.back().end) {
+        const int64_t step = std::max({int64_t{1}, std::min(least, most), panels / (2 * threads_)});
+        pieces_.push_back({o, p, static_cast<int>(std::min<int64_t>(end, p + step)), 0, static_cast<int>(tiles_.size())});
+      }
+    }
+  }
+
+  void compute(const Job& job, const Piece& piece, LinearScratch& scratch) const {
+    if (job.few) return streamPiece(job, piece);
+    const Tile& lastTile = tiles_[piece.endTile - 1];
+    const int rows = lastTile.first + lastTile.rows - tiles_[piece.firstTile].first;
+    const int sides = job.paired ? 2 : 1, panels = piece.end - piece.first;
+    const int64_t side = static_cast<int64_t>(panels) * rows * kPanelRows;
+    scratch.sums.grow(side * sides);
+    std::memset(scratch.sums.data(), 0, sizeof(float) * side * sides);
+    for (int s = 0; s < sides; s++)
+      multiplyPiece(job, piece, job.outputs[piece.output + s].weight, rows, scratch, scratch.sums.data() + side * s);
+    const float* sums = scratch.sums.data();
+    finish(job, piece, tiles_[piece.firstTile].first, rows, sums, job.paired ? sums + side : nullptr);
+  }
+
+  // Adds a piece's products to sums (panels, rows, 16).
+  void multiplyPiece(const Job& job, const Piece& piece, const LinearWeight& weight, int rows, LinearScratch& scratch,
+                     float* sums) const {
+    const BlockLayout layout = layoutOf(weight.format);
+    const size_t panelSize = bytesOfPanel(weight.format, job.columns);
+    const bool floats = job.activations == Activations::kF32;
+    const int chunk = floats ? LinearScratch::kFloatColumns : LinearScratch::kColumns;
+    for (int k = 0; k < job.columns; k += chunk)
+      for (int p = piece.first; p < piece.end; p++) {
+        const int columns = std::min(chunk, job.columns - k);
+        const uint8_t* record = weight.panels + p * panelSize + k / layout.recordColumns() * layout.recordBytes;
+        if (floats) kernel_.openFloats(weight.format, record, columns, scratch.floats.data());
+        else kernel_.open(weight.format, record, columns, scratch.panel());
+        float* to = sums + static_cast<int64_t>(p - piece.first) * rows * kPanelRows;
+        for (int t = piece.firstTile; t < piece.endTile; to += tiles_[t++].rows * kPanelRows) {
+          const Tile& tile = tiles_[t];
+          if (floats)
+            kernel_.multiplyFloats(scratch.floats.data(), floats_.data() + int64_t{tile.first} * job.columns +
+                                   int64_t{k} * tile.rows, columns, tile.rows, to);
+          else
+            kernel_.multiply(weight.format, scratch.panel(), columns, rounded(tile, job, weight.format, k), to);
+        }
+      }
+  }
+
+  void streamPiece(const Job& job, const Piece& piece) const {
+    for (int p = piece.first; p < piece.end; p++)
+      for (const Tile& tile : tiles_) streamPanel(job, piece.output, p, tile);
+  }
+
+  void streamPanel(const Job& job, int output, int p, const Tile& tile) const {
+    alignas(64) float sums[2][kMostTileRows * kPanelRows];
+    for (int s = 0; s < (job.paired ? 2 : 1); s++) {
+      const LinearWeight& weight = job.outputs[output + s].weight;
+      std::memset(sums[s], 0, sizeof(float) * tile.rows * kPanelRows);
+      kernel_.stream(weight.format, weight.panels + p * bytesOfPanel(weight.format, job.columns), job.columns,
+                     rounded(tile, job, weight.format, 0), sums[s]);
+    }
+    finish(job, {output, p, p + 1, 0, 1}, tile.first, tile.rows, sums[0], job.paired ? sums[1] : nullptr);
+  }
+
+  void finish(const Job& job, const Piece& piece, int firstRow, int rows, const float* sums,
+              const float* factor) const {
+    const LinearOutput& output = job.outputs[piece.output];
+    const int n = piece.first * kPanelRows;
+    Finish to;
+    to.sums = sums;
+    to.factor = factor;
+    to.bias = output.bias == nullptr ? nullptr : output.bias + n;
+    if (factor != nullptr && job.outputs[1].bias != nullptr) to.factorBias = job.outputs[1].bias + n;
+    to.stride = output.weight.rows;
+    to.out = output.out + firstRow * to.stride + n;
+    to.rows = rows;
+    to.lanes = std::min(piece.end * kPanelRows, output.weight.rows) - n;
+    kernel_.finish(to);
+  }
+
+  const LinearKernel& kernel_;
+  int threads_;
+  // Of the run at hand, kept for their memory.
+  mutable std::vector<Tile> tiles_;
+  mutable std::vector<Piece> pieces_;
+  mutable Aligned<int8_t> codes_;
+  mutable Aligned<float> scales_;
+  mutable Aligned<int32_t> extras_[kExtras];
+  mutable bool wanted_[kExtras] = {};
+  mutable Aligned<float> floats_;
+  mutable std::vector<LinearScratch> scratch_;
+};
+
+}  // namespace
+
+std::unique_ptr<Linear> makeLinear(Isa isa, int threads) {
+  const std::vector<Isa> isas = supportedIsas();
+  if (std::find(isas.begin(), isas.end(), isa) == isas.end())
+    throw error("BAD_ARGUMENT", "this machine cannot run the %s kernel", name(isa));
+  return makeLinear(linearKernelFor(isa), threads);
+}
+
+std::unique_ptr<Linear> makeLinear(const LinearKernel& kernel, int threads) {
+  if (threads < 1) throw error("BAD_ARGUMENT", "linear layers on %d threads: give one or more", threads);
+  return std::make_unique<BlockLinear>(kernel, threads);
+}
+
+}  // namespace pocket

@@ -1,8 +1,0 @@
-// The linear kernel in plain C++, for machines that have no kernel of their own.
-#include "linear_portable.h"
-
-namespace pocket {
-
-const LinearKernel kLinearPortable = LinearTable<PortableMath>::named("portable");
-
-}  // namespace pocket

@@ -1,0 +1,72 @@
+// The Backend of a local model: what the server asks for, answered by the chat on top of the engine, and the
+// numbers of both in one shape. It opens nothing and closes nothing.
+import type { Manifest } from "../../models/manifest.ts";
+import type { Engine } from "../engine/engine.ts";
+import type { Backend, StepReport } from "../server/backend.ts";
+import type { LocalChat } from "../session/local-chat.ts";
+import type { ChatTemplate } from "../text/template.ts";
+import type { Tokenizer } from "../text/tokenizer.ts";
+
+export interface LocalParts {
+  readonly manifest: Manifest;
+  /** Seconds since 1970. */
+  readonly created: number;
+  readonly engine: Engine;
+  readonly tokenizer: Tokenizer;
+  readonly template: ChatTemplate;
+  readonly chat: LocalChat;
+  readonly steps: Steps;
+}
+
+/** Who wants to hear of steps; made before the engine, which tells it. */
+export class Steps {
+  readonly #watchers: ((step: StepReport) => void)[] = [];
+
+  watch(watcher: (step: StepReport) => void): void {
+    this.#watchers.push(watcher);
+  }
+
+  tell(step: StepReport): void {
+    for (const watcher of this.#watchers) watcher(step);
+  }
+}
+
+export function localBackend(parts: LocalParts): Backend {
+  const { manifest, created, engine, tokenizer, template, chat, steps } = parts;
+  return {
+    model: {
+      id: manifest.id,
+      created,
+      context: engine.context,
+      vocab: tokenizer.size,
+      family: manifest.family,
+      takesTools: template.takesTools,
+    },
+    chat: (request) => chat.chat(request),
+    complete: (request) => chat.complete(request),
+    tokenize(text, { addSpecial, parseSpecial }) {
+      if (parseSpecial) return chat.tokenize(text, { addSpecial });
+      const ids = Array.from(tokenizer.encodeContent(text));
+      return addSpecial && tokenizer.bos !== undefined ? [tokenizer.bos, ...ids] : ids;
+    },
+    detokenize: (tokens) => chat.detokenize(tokens),
+    applyTemplate: (messages, tools) => chat.applyTemplate(messages, tools),
+    sessions: (tenant) => chat.list(tenant),
+    session: (id, tenant) => chat.inspect(id, tenant),
+    deleteSession: (id, tenant) => chat.delete(id, tenant),
+    health() {
+      const { broken } = engine;
+      const { isa, kvType, threads, runtimeVersion, device } = engine.info;
+      return {
+        ...(broken && { broken: { message: broken.message, since: broken.since.getTime() } }),
+        engine: { ...engine.stats(), device, isa, kvType, threads, runtimeVersion },
+      };
+    },
+    counts() {
+      const { pages, pagesFree, pagesLent, parkings } = engine.stats();
+      const sessions = chat.stats();
+      return { pages, pagesFree, pagesLent, ...sessions, preemptions: sessions.preemptions + parkings };
+    },
+    watchSteps: (watcher) => steps.watch(watcher),
+  };
+}

@@ -1,0 +1,53 @@
+// What a run has cost so far: calls and tokens by who asked, and the largest prompt of the agent. Adds up what
+// answers report and estimates nothing.
+import type { AnswerFinished } from "../context/collect-answer.ts";
+
+export type Caller = "agent" | "compressor";
+
+export interface Cost {
+  readonly calls: number;
+  readonly promptTokens: number;
+  readonly completionTokens: number;
+  /** Of the prompts' tokens, by where they came from. */
+  readonly kept: number;
+  readonly relocated: number;
+  readonly computed: number;
+  /** Milliseconds of the calls. */
+  readonly ms: number;
+}
+
+export interface Tally {
+  readonly agent: Cost;
+  readonly compressor: Cost;
+  /** Prompt tokens of the agent's largest call. */
+  readonly peakInput: number;
+}
+
+const nothing: Cost = {
+  calls: 0,
+  promptTokens: 0,
+  completionTokens: 0,
+  kept: 0,
+  relocated: 0,
+  computed: 0,
+  ms: 0,
+};
+
+export const emptyTally: Tally = { agent: nothing, compressor: nothing, peakInput: 0 };
+
+/** The tally with one more call. */
+export function tallied(tally: Tally, caller: Caller, finish: AnswerFinished): Tally {
+  const { promptTokens, completionTokens, bill, promptMs, generateMs } = finish;
+  const before = tally[caller];
+  const cost: Cost = {
+    calls: before.calls + 1,
+    promptTokens: before.promptTokens + promptTokens,
+    completionTokens: before.completionTokens + completionTokens,
+    kept: before.kept + bill.kept,
+    relocated: before.relocated + bill.relocated,
+    computed: before.computed + bill.computed,
+    ms: before.ms + promptMs + generateMs,
+  };
+  const peakInput = caller === "agent" ? Math.max(tally.peakInput, promptTokens) : tally.peakInput;
+  return { ...tally, [caller]: cost, peakInput };
+}

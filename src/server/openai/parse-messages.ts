@@ -1,0 +1,77 @@
+// Wire messages and tools into house messages and tools. Content may be a string, a list of parts or null,
+// developer becomes system, and anything that is not text is refused by its path: a text model that drops a
+// picture in silence answers another question than the one asked.
+import type { Message, Tool, ToolCall } from "../../chat/chat.ts";
+import { badField } from "./error-response.ts";
+import type { WireMessage, WireTool } from "./schemas.ts";
+
+export function houseMessages(wire: readonly WireMessage[]): Message[] {
+  return wire.map((message, index) => houseMessage(message, `messages.${index}`));
+}
+
+export interface HouseTools {
+  readonly tools: readonly Tool[];
+  /** Kinds of tools that the server cannot offer to the model (web_search and the like). */
+  readonly skipped: readonly string[];
+}
+
+export function houseTools(wire: readonly WireTool[] | null | undefined): HouseTools {
+  const tools: Tool[] = [];
+  const skipped: string[] = [];
+  for (const [index, tool] of (wire ?? []).entries()) {
+    if (tool.type !== "function") {
+      skipped.push(tool.type);
+      continue;
+    }
+    if (!tool.function) throw badField(`tools.${index}.function`, "is missing");
+    const { name, description, parameters, strict } = tool.function;
+    tools.push({
+      name,
+      ...(description && { description }),
+      ...(parameters && { parameters }),
+      ...(strict && { strict }),
+    });
+  }
+  return { tools, skipped };
+}
+
+function houseMessage(wire: WireMessage, path: string): Message {
+  const reasoning = wire.reasoning_content ?? wire.reasoning;
+  const toolCalls = (wire.tool_calls ?? []).map(houseToolCall);
+  if (toolCalls.length > 0 && wire.role !== "assistant") {
+    throw badField(`${path}.tool_calls`, `belongs to assistant messages, not to ${wire.role}`);
+  }
+  return {
+    role: wire.role === "developer" ? "system" : wire.role,
+    content: text(wire.content, `${path}.content`),
+    ...(reasoning && { reasoning }),
+    ...(toolCalls.length > 0 && { toolCalls }),
+    ...(wire.tool_call_id && { toolCallId: wire.tool_call_id }),
+    ...(wire.name && { name: wire.name }),
+  };
+}
+
+function text(content: WireMessage["content"], path: string): string {
+  if (content === null || content === undefined) return "";
+  if (typeof content === "string") return content;
+  return content
+    .map((part, index) => {
+      if (part.type !== "text" && part.type !== "input_text" && part.type !== "output_text") {
+        throw badField(`${path}.${index}.type`, `'${part.type}' cannot be read; this model takes text only`);
+      }
+      if (typeof part.text !== "string") throw badField(`${path}.${index}.text`, "is missing");
+      return part.text;
+    })
+    .join("");
+}
+
+function houseToolCall(wire: NonNullable<WireMessage["tool_calls"]>[number], index: number): ToolCall {
+  const { name, arguments: wireArguments } = wire.function;
+  return {
+    id: wire.id ?? `call_${index}`,
+    name,
+    // Some clients write no arguments as no text, which is not JSON.
+    arguments:
+      typeof wireArguments === "string" ? wireArguments || "{}" : JSON.stringify(wireArguments ?? {}),
+  };
+}

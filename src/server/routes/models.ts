@@ -1,0 +1,24 @@
+// GET /v1/models and GET /v1/models/:id: the one model that this server has loaded.
+import { pocketError } from "../../errors.ts";
+import type { App, Door } from "../app.ts";
+import type { ModelInfo } from "../backend.ts";
+
+export function models(app: App, { backend }: Door): void {
+  app.get("/v1/models", () => ({ object: "list", data: [wireModel(backend.model)] }));
+  app.get<{ Params: { "*": string } }>("/v1/models/*", ({ params }) => {
+    const id = params["*"];
+    if (id !== backend.model.id) throw pocketError("MODEL_NOT_FOUND", id, backend.model.id);
+    return wireModel(backend.model);
+  });
+}
+
+function wireModel(model: ModelInfo): object {
+  return {
+    id: model.id,
+    object: "model",
+    created: model.created,
+    owned_by: "pocket",
+    max_model_len: model.context,
+    meta: { family: model.family, n_vocab: model.vocab, n_ctx: model.context },
+  };
+}

@@ -1,0 +1,46 @@
+// POST /tokenize, /detokenize and /apply-template: what the model would see, without computing anything.
+import { z } from "zod";
+import type { App, Door } from "../app.ts";
+import { badField } from "../openai/error-response.ts";
+import { houseMessages, houseTools } from "../openai/parse-messages.ts";
+import { messagesSchema, toolSchema } from "../openai/schemas.ts";
+
+const tokenizeSchema = z.looseObject({
+  content: z.string(),
+  /** Default: false. */
+  add_special: z.boolean().nullish(),
+  /** Default: true. */
+  parse_special: z.boolean().nullish(),
+  with_pieces: z.boolean().nullish(),
+});
+
+const detokenizeSchema = z.looseObject({ tokens: z.array(z.number().int().min(0)) });
+
+const templateSchema = z.looseObject({ messages: messagesSchema, tools: z.array(toolSchema).nullish() });
+
+export function tokens(app: App, { backend }: Door): void {
+  app.post("/tokenize", { schema: { body: tokenizeSchema } }, ({ body }) => {
+    const ids = backend.tokenize(body.content, {
+      addSpecial: body.add_special ?? false,
+      parseSpecial: body.parse_special ?? true,
+    });
+    const pieces = () => ids.map((id) => ({ id, piece: backend.detokenize([id]) }));
+    return { tokens: body.with_pieces === true ? pieces() : ids, count: ids.length };
+  });
+
+  app.post("/detokenize", { schema: { body: detokenizeSchema } }, ({ body }) => {
+    const { vocab } = backend.model;
+    const bad = body.tokens.findIndex((id) => id >= vocab);
+    if (bad >= 0) throw badField(`tokens.${bad}`, `${body.tokens[bad]} is no token id; there are ${vocab}`);
+    return { content: backend.detokenize(body.tokens) };
+  });
+
+  app.post("/apply-template", { schema: { body: templateSchema } }, ({ body }) => {
+    const { tools } = houseTools(body.tools);
+    const rendered = backend.applyTemplate(
+      houseMessages(body.messages),
+      tools.length > 0 ? tools : undefined,
+    );
+    return { prompt: rendered.text, tokens: rendered.tokens, count: rendered.tokens.length };
+  });
+}

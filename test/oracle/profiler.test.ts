@@ -1,0 +1,96 @@
+// Where a step's time went, as the addon counts it: every node of ours by the name that the graph gives it, once a step,
+// and no more time in parts than in the whole. How long anything takes is the benches' business.
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { between, linesOf } from "../../bench/profile/parts.ts";
+import { readManifest } from "../../models/manifest.ts";
+import { packageRoot } from "../../src/cli/package-root.ts";
+import type { Part, Runner } from "../../src/engine/addon.ts";
+import { ensureTinyModel } from "../support/tiny-model.ts";
+import { greedy, openTinyPanels, prefill, tokensOf } from "../support/tiny-runner.ts";
+
+let runner: Runner;
+beforeAll(async () => {
+  runner = await openTinyPanels("parts", { pages: 64, kvType: "f16" });
+});
+afterAll(() => runner?.close());
+
+const runsOf = (parts: readonly Part[], pattern: RegExp) =>
+  parts.filter(({ name }) => pattern.test(name)).map(({ runs }) => runs);
+
+async function decode(id: number) {
+  const { length } = runner.sequence(id);
+  runner.splice(id, [{ start: length, end: length, count: 1 }]);
+  const sample = { ...greedy, generatedFrom: length };
+  return runner.step([{ sequence: id, tokens: Int32Array.of(7), sample }]);
+}
+
+describe("the parts of steps", () => {
+  test("are the nodes of each layer, embedding and head, each run once a step", async () => {
+    const { layers } = runner.describe();
+    const before = runner.parts();
+    const id = await prefill(runner, tokensOf(40), 20);
+    await decode(id);
+    runner.release(id);
+    const after = runner.parts();
+    expect(after.map(({ name }) => name)).toEqual(before.map(({ name }) => name));
+    const counted = after.map((part, place) => ({ ...part, runs: part.runs - before[place]!.runs }));
+    const eachLayer = new Array<number>(layers).fill(3);
+    for (const node of [/PagedAttention$/, /qkv_proj.Linear$/, /o_proj.Linear$/, /mlp.Linear$/, /down_proj/])
+      expect(runsOf(counted, node)).toEqual(eachLayer);
+    for (const once of [/embed_tokens/, /^.lm_head/, /^graph$/, /^sampler$/])
+      expect(runsOf(counted, once)).toEqual([3]);
+    expect(runsOf(counted, /^norms$/)).toEqual([3 * (2 * layers + 1)]);
+    // Every node of ours, and nothing else, has a path.
+    expect(runsOf(counted, /^.model|^.lm_head/)).toHaveLength(5 * layers + 2);
+  });
+
+  test("take no longer than what they are in", async () => {
+    const id = await prefill(runner, tokensOf(40));
+    for (let step = 0; step < 20; step++) {
+      const before = runner.parts();
+      const begin = performance.now();
+      const { ms } = await decode(id);
+      const whole = performance.now() - begin;
+      const spent = between(before, runner.parts());
+      const nodes = [...spent].filter(([name]) => name.startsWith("/")).map(([, own]) => own);
+      const [graph, norms, sampler] = ["graph", "norms", "sampler"].map((name) => spent.get(name)!);
+      const inNodes = nodes.reduce((sum, own) => sum + own, 0);
+      expect(Math.min(...nodes, norms!, sampler!)).toBeGreaterThan(0);
+      expect(norms).toBeLessThan(inNodes);
+      expect(inNodes).toBeLessThan(graph!);
+      expect(graph! + sampler!).toBeLessThanOrEqual(ms);
+      expect(ms).toBeLessThan(whole);
+    }
+    runner.release(id);
+  });
+
+  test("make the lines of the profile: all of the graph is in one of them, and the rest is not negative", async () => {
+    const manifest = readManifest(
+      await ensureTinyModel(join(packageRoot(), "build", "tiny", "parts"), {
+        source: "mixed",
+        weights: "exact",
+      }),
+    );
+    const id = await prefill(runner, tokensOf(40));
+    const before = runner.parts();
+    const { ms } = await decode(id);
+    const step = { parts: between(before, runner.parts()), addon: ms, whole: ms + 1 };
+    const lines = linesOf([step], { rows: 1, depth: 40 }, manifest, 100);
+    const own = lines.map((line) => line.ms[0]!);
+    for (const value of own) expect(value).toBeGreaterThanOrEqual(0);
+    const place = lines.findIndex(({ part }) => part === "the graph");
+    const inGraph = own.slice(0, place).reduce((sum, value) => sum + value, 0);
+    expect(inGraph).toBeCloseTo(own[place]!, 9);
+    runner.release(id);
+  });
+
+  test("are not told during a step", async () => {
+    const id = await prefill(runner, tokensOf(40));
+    const step = decode(id);
+    expect(() => runner.parts()).toThrowError(expect.objectContaining({ code: "ENGINE_BUSY" }));
+    await step;
+    expect(runner.parts().length).toBeGreaterThan(0);
+    runner.release(id);
+  });
+});

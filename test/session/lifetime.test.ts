@@ -1,0 +1,98 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { hashing } from "../support/fake-engine.ts";
+import { ask, assistant, collect, localChat, long, system, user } from "../support/fake-engine-chat.ts";
+
+describe("a session's life", () => {
+  beforeEach(() => {
+    vi.useFakeTimers({ toFake: ["Date", "setInterval", "clearInterval"] });
+  });
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+
+  it("ends when nobody has used it for so long, without anybody asking, but not while it answers", async () => {
+    const { chat, engine } = localChat(hashing(256), { ttlSeconds: 10 });
+    await ask(chat, { messages: [user("a")], session: "idle", maxTokens: 2 });
+    const slow = chat.chat({ messages: [user(long("b"))], session: "busy", maxTokens: 2000 });
+    await slow.next();
+    vi.advanceTimersByTime(9_000);
+    expect(chat.stats()).toMatchObject({ sessions: 2, busy: 1 });
+    vi.advanceTimersByTime(11_000);
+    expect(chat.stats()).toMatchObject({ sessions: 1, busy: 1, evictions: 0 });
+    await slow.return();
+    const again = await ask(chat, { messages: [user("a")], session: "idle", maxTokens: 2 });
+    // The default system text is still with the other one.
+    expect(again.bill.kept).toBeLessThan(30);
+    expect(again.bill.reason).toMatch(/^Session idle had outlived its time\. Shares/);
+    await chat.close();
+    expect(engine.sequences.size).toBe(0);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it("is swept when somebody looks, before the timer comes", async () => {
+    const { chat } = localChat(hashing(256), { ttlSeconds: 3600 });
+    await ask(chat, { messages: [user("a")], session: "s", maxTokens: 2 });
+    vi.setSystemTime(Date.now() + 3_600_001);
+    expect(chat.list()).toEqual([]);
+    await chat.close();
+  });
+
+  it("ends once: of two deletions at the same time the second finds nothing", async () => {
+    const { chat, engine } = localChat(hashing(256));
+    const events = chat.chat({ messages: [user(long("a"))], session: "s", maxTokens: 2000 });
+    await events.next();
+    await events.next();
+    chat.delete("s");
+    expect(() => chat.delete("s")).toThrow(expect.objectContaining({ code: "SESSION_NOT_FOUND" }));
+    await expect(collect(events)).rejects.toMatchObject({ code: "CANCELLED" });
+    expect(engine.sequences.size).toBe(0);
+    expect(engine.busy).toBe(0);
+    const { bill } = await ask(chat, { messages: [user(long("a"))], session: "s", maxTokens: 2 });
+    expect(bill.reason).toBe("Session s was deleted. Nothing was resident.");
+  });
+
+  it("shows on the bill when it had to go to make room", async () => {
+    const { chat } = localChat(hashing(256), { capacity: 700 });
+    const letters = (letter: string) => user(letter.repeat(300));
+    for (const name of ["a", "b", "c"]) {
+      await ask(chat, { messages: [letters(name)], session: name, maxTokens: 2 });
+    }
+    const { bill } = await ask(chat, { messages: [letters("a")], session: "a", maxTokens: 2 });
+    expect(bill.reason).toMatch(/^Session a had gone to make room\./);
+    expect(chat.stats().evictions).toBeGreaterThanOrEqual(2);
+  });
+});
+
+describe("the numbers", () => {
+  it("add up over requests, and a map shows what moved", async () => {
+    const { chat } = localChat(hashing(256));
+    const messages = [system, user(long("a")), assistant(long("b")), user(long("c"))];
+    const first = await ask(chat, { messages, session: "s", maxTokens: 3 });
+    const second = await ask(chat, {
+      messages: [system, user("Told."), ...messages.slice(2)],
+      session: "s",
+      maxTokens: 3,
+    });
+    const { keptTokens, relocatedTokens, computedTokens, staleTokens, undoable } = chat.stats();
+    expect(keptTokens).toBe(second.bill.kept);
+    expect(relocatedTokens).toBe(second.bill.relocated);
+    expect(computedTokens).toBe(first.promptTokens + second.bill.computed);
+    expect(undoable).toBe(1);
+    const map = chat.inspect("s");
+    // Two tokens of the answer have cells.
+    expect(map.tokens).toBe(second.promptTokens + 2);
+    expect(map.stale).toEqual([{ start: map.tokens - staleTokens, end: map.tokens }]);
+    const [moved] = map.relocated;
+    expect(moved!.end - moved!.start).toBe(second.bill.relocated);
+    const shift = second.promptTokens - first.promptTokens;
+    expect(map.shifts).toContainEqual({ ...moved, shift });
+    expect(map.shifts.map(({ shift: by }) => by)).toEqual([0, shift, 0]);
+    expect(map.spans.map(({ role }) => role)).toEqual(["system", "user", "assistant", "user", "assistant"]);
+    expect(map.spans[0]!.start).toBe(0);
+    for (const [place, { start }] of map.spans.entries()) {
+      if (place > 0) expect(start).toBe(map.spans[place - 1]!.end);
+    }
+    expect(map.spans.at(-1)!.end).toBe(map.tokens);
+    expect(new Set(map.slots).size).toBe(map.tokens);
+  });
+});

@@ -1,0 +1,125 @@
+// Prompt lookup below whole answers, on real cells: text, reason, logprobs, bills and sessions are those without it,
+// whatever ends or constrains the answer.
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import type { ChatRequest, Message } from "../../src/chat/chat.ts";
+import { ask, long, system, user } from "../support/fake-engine-chat.ts";
+import { openRealChat, type RealChat } from "../support/tiny-chat.ts";
+
+const messages = [system, user(long("a")), user(long("a"))];
+/** The random model alone repeats nothing: fond of its own words it goes in circles. */
+const fond = { frequencyPenalty: -0.6, maxTokens: 60, reuse: "prefix" as const };
+const seeded = { ...fond, temperature: 0.6, topK: 20, seed: 4 };
+
+let real: RealChat;
+let folder: string;
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), "pocket-lookup-"));
+  real = await openRealChat("session-lookup", { disk: { folder, bytes: 1 << 28 }, sessionsMax: 4 });
+});
+afterEach(() => {
+  real.runner.check();
+  for (const { id } of real.chat.list()) real.chat.delete(id);
+});
+afterAll(async () => {
+  await real?.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+type Answered = Awaited<ReturnType<typeof ask>>;
+
+/** What must not differ. Logprobs to the order of a sum; the reason names the session. */
+function essence({ answer, reason, promptTokens, completionTokens, bill, deltas }: Answered) {
+  const { kept, relocated, computed, stale } = bill;
+  const logprobs = deltas
+    .flatMap((delta) => delta.logprobs ?? [])
+    .map(({ token, logprob }) => [token, logprob.toFixed(2)]);
+  return { answer, reason, promptTokens, completionTokens, kept, relocated, computed, stale, logprobs };
+}
+
+async function bothWays(request: ChatRequest, next: readonly Message[] = []) {
+  const turns = async (lookup: boolean) => {
+    const session = lookup ? "on" : "off";
+    const first = await ask(real.chat, { ...request, session, lookup });
+    const said: Message = { role: "assistant", content: first.answer };
+    const second = await ask(real.chat, {
+      ...request,
+      messages: [...request.messages, said, user("And now?"), ...next],
+      session,
+      lookup,
+    });
+    const { tokens, stale, shifts } = real.chat.inspect(session);
+    return { first, second, cells: { tokens, stale, shifts } };
+  };
+  const off = await turns(false);
+  // So that nothing is found resident by the other.
+  real.chat.delete("off");
+  const on = await turns(true);
+  expect(essence(on.first)).toEqual(essence(off.first));
+  expect(essence(on.second)).toEqual(essence(off.second));
+  expect(on.cells).toEqual(off.cells);
+  expect(off.first.proposals).toEqual({ accepted: 0, rejected: 0 });
+  return on;
+}
+
+describe("an answer with lookup is the one without", () => {
+  it("greedy and seeded, to its end", async () => {
+    let accepted = 0;
+    for (const options of [fond, seeded, { ...seeded, seed: 5 }, { ...fond, repetitionPenalty: 0.9 }]) {
+      const { first } = await bothWays({ messages, ...options });
+      accepted += first.proposals!.accepted;
+      expect(first.proposals!.accepted).toBeLessThan(first.completionTokens);
+    }
+    expect(accepted).toBeGreaterThan(0);
+  });
+
+  it("with log-probabilities and alternatives", async () => {
+    const { first } = await bothWays({ messages, ...seeded, topLogprobs: 3 });
+    const logprobs = first.deltas.flatMap((delta) => delta.logprobs ?? []);
+    expect(logprobs.every(({ logprob, top }) => Number.isFinite(logprob) && top.length === 3)).toBe(true);
+  });
+
+  it("with stop strings that end it in the middle of what was proposed", async () => {
+    const { answer } = await ask(real.chat, { messages, ...fond });
+    real.chat.delete(real.chat.list()[0]!.id);
+    for (const place of [12, 25, 40]) {
+      const stop = [answer.slice(place, place + 3)];
+      const { first } = await bothWays({ messages, ...fond, stop });
+      expect(first.reason).toBe("stop");
+      expect(first.answer.length).toBeLessThanOrEqual(place);
+    }
+  });
+
+  it("constrained by a grammar or without calls, where nothing is proposed", async () => {
+    const schema = {
+      type: "object",
+      properties: { a: { type: "array", items: { enum: [1, 2] } } },
+      required: ["a"],
+    };
+    const format = { type: "json_schema", schema, strict: true } as const;
+    const { first } = await bothWays({ messages, ...seeded, format });
+    expect(first.proposals).toEqual({ accepted: 0, rejected: 0 });
+    const tools = [{ name: "look", parameters: { type: "object" } }];
+    const words = await bothWays({ messages, ...seeded, tools, toolChoice: "none" });
+    expect(words.first.proposals).toEqual({ accepted: 0, rejected: 0 });
+  });
+
+  it("and its session comes back from disk with the cells that were said", async () => {
+    const request = { messages, ...fond, lookup: true };
+    const first = await ask(real.chat, { ...request, session: "d" });
+    for (const other of ["x", "y", "z", "w"]) {
+      await ask(real.chat, { messages: [user(other)], session: other, maxTokens: 1 });
+    }
+    expect(real.chat.list().map(({ id }) => id)).not.toContain("d");
+    const said: Message = { role: "assistant", content: first.answer };
+    const second = await ask(real.chat, {
+      ...request,
+      session: "d",
+      messages: [...messages, said, user("On.")],
+    });
+    expect(second.bill.reason).toContain("came from disk");
+    expect(second.bill.kept).toBeGreaterThanOrEqual(first.promptTokens + first.completionTokens - 1);
+  });
+});

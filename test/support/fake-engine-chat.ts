@@ -1,0 +1,98 @@
+// A chat on the scripted engine, with few words for what tests of this room say over and over.
+import { expect } from "vitest";
+import type { ChatEvent, ChatRequest, Message } from "../../src/chat/chat.ts";
+import { greedy } from "../../src/engine/job.ts";
+import { LocalChat, type LocalChatOptions } from "../../src/session/local-chat.ts";
+import { FakeEngine, type Model, scripted } from "./fake-engine.ts";
+import { smallText } from "./small-tokenizer.ts";
+
+const text = smallText();
+export const { tokenizer } = text;
+const endOfTurn = tokenizer.idOf("<|im_end|>")!;
+const opening = Array.from(tokenizer.encodeTemplate("<|im_start|>assistant\n"));
+const isTurn = (tokens: readonly number[]) =>
+  opening.every((id, place) => tokens.at(place - opening.length) === id);
+
+/** One character per token: never the ids that encoding the text again would give. */
+export function spell(answer: string): number[] {
+  return Array.from(Buffer.from(answer)).flatMap((byte) => Array.from(bytewise(byte)));
+}
+
+function bytewise(byte: number): number[] {
+  for (let id = 0; id < 256; id++) if (tokenizer.bytesOf(id)[0] === byte) return [id];
+  throw new Error(`No token for byte ${byte}.`);
+}
+
+export function localChat(
+  model: Model,
+  options: { readonly capacity?: number; readonly context?: number } & Partial<LocalChatOptions> = {},
+) {
+  const engine = new FakeEngine(model, options);
+  const chat = new LocalChat({ engine, ...text, sessionsMax: 8, sampling: greedy, ...options });
+  return { engine, chat };
+}
+
+export const says = (...answers: string[]) => scripted(answers.map(spell), endOfTurn, isTurn);
+
+export async function ask(chat: LocalChat, request: ChatRequest) {
+  return summary(await collect(chat.chat(request)));
+}
+
+export async function collect(events: AsyncIterable<ChatEvent>): Promise<ChatEvent[]> {
+  const seen: ChatEvent[] = [];
+  for await (const event of events) seen.push(event);
+  return seen;
+}
+
+export function summary(events: readonly ChatEvent[]) {
+  const planned = events[0] as ChatEvent & { type: "prompt-planned" };
+  const finished = events.at(-1) as ChatEvent & { type: "answer-finished" };
+  expect([planned.type, finished.type]).toEqual(["prompt-planned", "answer-finished"]);
+  const deltas = events.slice(1, -1) as (ChatEvent & { type: "text-delta" })[];
+  for (const delta of deltas) expect(delta.type).toBe("text-delta");
+  const { bill, promptTokens } = finished;
+  expect(bill.kept + bill.relocated + bill.computed).toBe(promptTokens);
+  return { ...finished, deltas, planned, answer: deltas.map((delta) => delta.text).join("") };
+}
+
+/** Holds back edits and steps until it is opened. */
+export function closedGate(engine: FakeEngine): { readonly open: () => void } {
+  let release = () => {};
+  engine.gate = new Promise((resolve) => {
+    release = resolve;
+  });
+  return {
+    open: () => {
+      engine.gate = undefined;
+      release();
+    },
+  };
+}
+
+export const system: Message = { role: "system", content: "You keep the house and tell the truth about it." };
+export const user = (content: string): Message => ({ role: "user", content });
+export const assistant = (content: string): Message => ({ role: "assistant", content });
+export const long = (name: string) =>
+  `${name}: ${Array.from({ length: 30 }, (_, at) => `${name} ${at}`).join(", ")}.`;
+
+export const history: readonly Message[] = [
+  system,
+  user(long("a")),
+  assistant(long("b")),
+  user(long("c")),
+  assistant(long("d")),
+  user(long("e")),
+];
+/** The oldest two of its exchanges as a memory. */
+export const compacted: readonly Message[] = [system, user("Told: a and b."), ...history.slice(3)];
+
+/** The cells are the rendered prompt and the answer's tokens but for the last one, which never gets a cell. */
+export function expectCells(
+  chat: LocalChat,
+  engine: FakeEngine,
+  messages: readonly Message[],
+  fed: readonly number[],
+) {
+  const expected = [...chat.applyTemplate(messages).tokens, ...fed];
+  expect(Array.from(engine.sequences, ({ all }) => all)).toContainEqual(expected);
+}

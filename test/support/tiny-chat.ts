@@ -1,0 +1,68 @@
+// A chat on the real engine with the seeded tiny model: f32 throughout, so that what differs between two ways
+// to the same cells is the order of a sum. For what only real keys and values can prove.
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { readManifest } from "../../models/manifest.ts";
+import { packageRoot, runtimeLibrary } from "../../src/cli/package-root.ts";
+import { openRunner, type Runner } from "../../src/engine/addon.ts";
+import { Engine } from "../../src/engine/engine.ts";
+import { greedy } from "../../src/engine/job.ts";
+import { LocalChat, type LocalChatOptions } from "../../src/session/local-chat.ts";
+import { Renderer } from "../../src/text/render.ts";
+import { ChatTemplate } from "../../src/text/template.ts";
+import { Tokenizer } from "../../src/text/tokenizer.ts";
+import { ensureTinyModel } from "./tiny-model.ts";
+
+export interface RealChat {
+  readonly engine: Engine;
+  readonly runner: Runner;
+  readonly chat: LocalChat;
+  close(): Promise<void>;
+}
+
+/** Model folders are per name: test files may run at the same time. */
+export async function openRealChat(
+  name: string,
+  options: Partial<LocalChatOptions> & { readonly pages?: number } = {},
+): Promise<RealChat> {
+  const root = packageRoot();
+  const folder = await ensureTinyModel(join(root, "build", "tiny", name), { context: 8192 });
+  const { digest, shapes, rope, graphs, tokens } = readManifest(folder);
+  const runner = await openRunner(
+    {
+      model: { ...shapes, graph: join(folder, graphs.f32), digest, ropeBase: rope.base },
+      runtime: runtimeLibrary(root),
+      device: "cpu",
+      pages: options.pages ?? 1024,
+      pageSize: 16,
+      kvType: "f32",
+      threads: 2,
+    },
+    root,
+  );
+  const engine = new Engine(runner, { stepTokens: 512 });
+  const read = (file: string) => JSON.parse(readFileSync(join(folder, file), "utf8")) as unknown;
+  const config = read("tokenizer_config.json") as { readonly chat_template: string };
+  const tokenizer = new Tokenizer(read("tokenizer.json"), config);
+  const template = new ChatTemplate(config.chat_template, { addedTokens: tokenizer.addedTokens });
+  const stopTokens = new Set(tokens.eos);
+  const renderer = new Renderer(tokenizer, template, stopTokens);
+  const chat = new LocalChat({
+    engine,
+    tokenizer,
+    renderer,
+    stopTokens,
+    sessionsMax: 32,
+    sampling: greedy,
+    ...options,
+  });
+  return {
+    engine,
+    runner,
+    chat,
+    async close() {
+      await chat.close();
+      await engine.close();
+    },
+  };
+}

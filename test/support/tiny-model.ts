@@ -1,0 +1,200 @@
+// A seeded tiny model for tests: a GGUF file of random weights with a real byte-level tokenizer and a ChatML
+// template, imported through the same path as any other. It is small enough to be made in a second and whole
+// enough that every part of a real model is there. It says nothing sensible.
+import { createHash } from "node:crypto";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { importGguf } from "../../models/import.ts";
+import { type LinearKind, modelFolderName, readManifest, type WeightFormat } from "../../models/manifest.ts";
+import { f16Bits } from "../../models/quantisation/half.ts";
+import { bytesOf, type TensorType, tensorLayouts } from "../../models/readers/ggml.ts";
+import { encodeGguf, type WritableTensor, type WritableValue } from "./gguf-writer.ts";
+import { type Random, seeded } from "./random.ts";
+import { tinyTokenizer } from "./tiny-tokenizer.ts";
+
+export interface TinyOptions {
+  readonly id: string;
+  readonly seed: number;
+  readonly family: "qwen2" | "llama";
+  readonly layers: number;
+  readonly hidden: number;
+  readonly ffn: number;
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly headDim: number;
+  readonly context: number;
+  readonly ropeBase: number;
+  /** LM head and embedding are one tensor. */
+  readonly tied: boolean;
+  /** "f32": all tensors F32. "mixed": matrices of several block types, as in real files. */
+  readonly source: "f32" | "mixed";
+  readonly weights: WeightFormat;
+  readonly linear: LinearKind;
+  /** Metadata on top, or instead, for tests of refusals. */
+  readonly metadata: Readonly<Record<string, WritableValue>>;
+}
+
+export const tinyDefaults: TinyOptions = {
+  id: "tiny",
+  seed: 1,
+  family: "qwen2",
+  layers: 2,
+  hidden: 64,
+  ffn: 256,
+  heads: 4,
+  kvHeads: 2,
+  headDim: 16,
+  context: 2048,
+  ropeBase: 10_000,
+  tied: false,
+  source: "f32",
+  weights: "f32",
+  linear: "pocket",
+  metadata: {},
+};
+
+/**
+ * The folder of the tiny model under `directory`, made if it is not there or was made with other options.
+ * Give tests that run at the same time directories of their own.
+ */
+export async function ensureTinyModel(
+  directory: string,
+  options: Partial<TinyOptions> = {},
+): Promise<string> {
+  const chosen = { ...tinyDefaults, ...options };
+  const folder = join(directory, modelFolderName(chosen.id, chosen.weights, chosen.linear));
+  const bytes = tinyGguf(chosen);
+  const sha256 = createHash("sha256").update(bytes).digest("hex");
+  if (wasMadeFrom(folder, sha256)) return folder;
+  await mkdir(directory, { recursive: true });
+  const scratch = await mkdtemp(join(directory, "gguf-"));
+  const file = join(scratch, `${chosen.id}.gguf`);
+  try {
+    await writeFile(file, bytes);
+    const { id, weights, linear } = chosen;
+    await importGguf({ file, id, weights, linear, into: directory, sha256 });
+  } finally {
+    await rm(scratch, { recursive: true, force: true });
+  }
+  return folder;
+}
+
+/** The same bytes for the same options, on every machine. */
+export function tinyGguf(options: Partial<TinyOptions> = {}): Uint8Array {
+  const chosen = { ...tinyDefaults, ...options };
+  const tokenizer = tinyTokenizer(chosen.family);
+  const pairs = { ...metadata(chosen), ...tokenizer.metadata, ...chosen.metadata };
+  return encodeGguf(pairs, tensors(chosen, tokenizer.tokens));
+}
+
+function wasMadeFrom(folder: string, sha256: string): boolean {
+  try {
+    return readManifest(folder).source.sha256 === sha256;
+  } catch {
+    return false;
+  }
+}
+
+function metadata(options: TinyOptions): Record<string, WritableValue> {
+  const { family } = options;
+  return {
+    "general.architecture": family,
+    "general.name": `Tiny ${family}, seed ${options.seed}`,
+    [`${family}.block_count`]: options.layers,
+    [`${family}.context_length`]: options.context,
+    [`${family}.embedding_length`]: options.hidden,
+    [`${family}.feed_forward_length`]: options.ffn,
+    [`${family}.attention.head_count`]: options.heads,
+    [`${family}.attention.head_count_kv`]: options.kvHeads,
+    [`${family}.attention.key_length`]: options.headDim,
+    [`${family}.attention.value_length`]: options.headDim,
+    [`${family}.rope.freq_base`]: { float: options.ropeBase },
+    [`${family}.attention.layer_norm_rms_epsilon`]: { float: 1e-6 },
+  };
+}
+
+function tensors(options: TinyOptions, vocab: number): WritableTensor[] {
+  const { hidden, ffn } = options;
+  const queries = options.heads * options.headDim;
+  const keys = options.kvHeads * options.headDim;
+  const random = seeded(options.seed);
+  const mixed = (type: TensorType) => (options.source === "mixed" ? type : "F32");
+  const matrix = (
+    name: string,
+    rows: number,
+    columns: number,
+    type: TensorType,
+    gain = 1,
+  ): WritableTensor => {
+    // Rows of unit gain keep the size of what passes through them; uniform noise of width w has variance w²/3.
+    const spread = gain * Math.sqrt(3 / columns);
+    const chosen = columns % tensorLayouts[type].values === 0 ? type : "F32";
+    return {
+      name,
+      dims: [columns, rows],
+      type: chosen,
+      bytes: noise(random, chosen, rows * columns, spread),
+    };
+  };
+  const vector = (name: string, length: number, centre: number, spread: number): WritableTensor => {
+    const values = Float32Array.from({ length }, () => centre + spread * (2 * random() - 1));
+    return { name, dims: [length], type: "F32", bytes: new Uint8Array(values.buffer) };
+  };
+  const layer = (prefix: string): WritableTensor[] => [
+    vector(`${prefix}.attn_norm.weight`, hidden, 1, 0.1),
+    matrix(`${prefix}.attn_q.weight`, queries, hidden, mixed("Q5_0"), 2),
+    matrix(`${prefix}.attn_k.weight`, keys, hidden, mixed("Q4_1"), 2),
+    matrix(`${prefix}.attn_v.weight`, keys, hidden, mixed("Q8_0")),
+    ...(options.family === "qwen2"
+      ? [
+          vector(`${prefix}.attn_q.bias`, queries, 0, 0.5),
+          vector(`${prefix}.attn_k.bias`, keys, 0, 0.5),
+          vector(`${prefix}.attn_v.bias`, keys, 0, 0.2),
+        ]
+      : []),
+    matrix(`${prefix}.attn_output.weight`, hidden, queries, mixed("Q4_0")),
+    vector(`${prefix}.ffn_norm.weight`, hidden, 1, 0.1),
+    matrix(`${prefix}.ffn_gate.weight`, ffn, hidden, mixed("Q5_1")),
+    matrix(`${prefix}.ffn_up.weight`, ffn, hidden, mixed("F16")),
+    matrix(`${prefix}.ffn_down.weight`, hidden, ffn, mixed("Q6_K")),
+  ];
+  return [
+    matrix("token_embd.weight", vocab, hidden, mixed("Q5_0"), 8),
+    ...Array.from({ length: options.layers }, (_, index) => layer(`blk.${index}`)).flat(),
+    vector("output_norm.weight", hidden, 1, 0.1),
+    ...(options.tied ? [] : [matrix("output.weight", vocab, hidden, mixed("Q8_0"), 3)]),
+  ];
+}
+
+/** Random values in about [-spread, spread): random codes under one scale for block types. */
+function noise(random: Random, type: TensorType, count: number, spread: number): Uint8Array {
+  const bytes = new Uint8Array(bytesOf(type, count));
+  const view = new DataView(bytes.buffer);
+  if (type === "F32") {
+    for (let i = 0; i < count; i++) view.setFloat32(4 * i, spread * (2 * random() - 1), true);
+    return bytes;
+  }
+  if (type === "F16") {
+    for (let i = 0; i < count; i++) view.setUint16(2 * i, f16Bits(spread * (2 * random() - 1)), true);
+    return bytes;
+  }
+  for (let i = 0; i < bytes.length; i++) bytes[i] = Math.floor(random() * 256);
+  const layout = headers[type];
+  if (!layout) throw new RangeError(`the tiny model has no ${type} tensors`);
+  for (let at = 0; at < bytes.length; at += tensorLayouts[type].bytes) {
+    view.setUint16(at + layout.scaleAt, f16Bits(spread / layout.reach), true);
+    if (layout.offset) view.setUint16(at + 2, f16Bits(-spread), true);
+  }
+  return bytes;
+}
+
+/** Where a block's scale stands, and the largest code (half the codes for types with an offset). */
+const headers: Partial<Record<TensorType, { scaleAt: number; reach: number; offset?: true }>> = {
+  Q4_0: { scaleAt: 0, reach: 8 },
+  Q4_1: { scaleAt: 0, reach: 7.5, offset: true },
+  Q5_0: { scaleAt: 0, reach: 16 },
+  Q5_1: { scaleAt: 0, reach: 15.5, offset: true },
+  Q8_0: { scaleAt: 0, reach: 128 },
+  // Codes up to 32 under sub-scales up to 128.
+  Q6_K: { scaleAt: 208, reach: 32 * 128 },
+};

@@ -1,0 +1,49 @@
+import { describe, expect, it } from "vitest";
+import { NoCall } from "../../src/text/no-tool-call-mask.ts";
+import { Tokenizer } from "../../src/text/tokenizer.ts";
+import { smallTokenizerFiles } from "../support/small-tokenizer.ts";
+
+/** The small tokenizer with a tag for calls among its added tokens. */
+function tagged(): Tokenizer {
+  const [file, config] = smallTokenizerFiles() as [
+    { added_tokens: { id: number; content: string }[] },
+    unknown,
+  ];
+  const last = file.added_tokens.at(-1)!;
+  const call = { ...last, id: last.id + 1, content: "<tool_call>", special: false };
+  return new Tokenizer({ ...file, added_tokens: [...file.added_tokens, call] }, config);
+}
+
+describe("an answer that may not be a call", () => {
+  const tokenizer = tagged();
+  const allows = (mask: Int32Array, text: string) => {
+    const [id] = tokenizer.encodeTemplate(text);
+    return ((mask[id! >> 5]! >>> (id! & 31)) & 1) === 1;
+  };
+
+  it("opens neither with the tag nor like an object, a fence or a tag, also behind spaces", () => {
+    const wording = new NoCall(tokenizer).start();
+    for (const text of ["<tool_call>", "{", "[", "`", "<"])
+      expect([text, allows(wording.mask(), text)]).toEqual([text, false]);
+    for (const text of ["a", " ", "\n\n", "the", "7"])
+      expect([text, allows(wording.mask(), text)]).toEqual([text, true]);
+    wording.accept(tokenizer.encodeTemplate(" ")[0]!);
+    expect(allows(wording.mask(), "{")).toBe(false);
+  });
+
+  it("may end at once, and once there are words may hold anything but the tag", () => {
+    const wording = new NoCall(tokenizer).start();
+    expect(allows(wording.mask(), "<|im_end|>")).toBe(true);
+    wording.accept(tokenizer.encodeTemplate("a")[0]!);
+    for (const text of ["{", "`", "<|im_end|>"]) expect(allows(wording.mask(), text)).toBe(true);
+    expect(allows(wording.mask(), "<tool_call>")).toBe(false);
+  });
+
+  it("covers every id of the vocabulary and shares no state with another answer", () => {
+    const noCall = new NoCall(tokenizer);
+    const [one, two] = [noCall.start(), noCall.start()];
+    one.accept(tokenizer.encodeTemplate("a")[0]!);
+    expect(allows(two.mask(), "{")).toBe(false);
+    expect(one.mask().length).toBe(Math.ceil(tokenizer.size / 32));
+  });
+});
