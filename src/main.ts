@@ -3,7 +3,7 @@
 // in cli/, loaded when it is asked for; an error that reaches this file becomes one line on standard
 // error and a non-zero exit.
 import { Command, Option } from "commander";
-import { agentVerbs } from "./cli/agent-commands.ts";
+import { agentCommands } from "./cli/agent-commands.ts";
 import { showConfig } from "./cli/config.ts";
 import { Config } from "./config/config.ts";
 import { flagName, offFlagName, type Setting, settings, type Value } from "./config/settings.ts";
@@ -66,7 +66,7 @@ withSettings(program.command("ls"), ({ key }) => folderKeys.includes(key))
     list(configOf(command), print);
   });
 
-agentVerbs(program, { withSettings, configOf, examples, print });
+agentCommands(program, { withSettings, configOf, examples, print });
 
 withSettings(program.command("config"), () => true)
   .description("show every setting, its value and where it came from")

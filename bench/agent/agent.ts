@@ -12,7 +12,7 @@ import { Store } from "../../src/context/store.ts";
 import type { AgentEvent } from "../../src/harness/events.ts";
 import { emptyReport, type RunReport, reported } from "../../src/harness/report.ts";
 import { beginRun, driveRun } from "../../src/harness/run.ts";
-import { openKit } from "../../src/harness/tools/toolset.ts";
+import { openToolset } from "../../src/harness/tools/toolset.ts";
 import { thisMachine } from "../support/machine.ts";
 import { folderOf, openBenchServer } from "../support/open-model.ts";
 import { Report } from "../support/results.ts";
@@ -54,7 +54,7 @@ async function runOne(name: string, place: string, options: AgentBenchOptions): 
   // The server's own proportion: the context, and the cells of what was compacted, which an expand wants back.
   const model = await openBenchServer(folderOf(name), 4 * window);
   const store = new Store(join(place, "runs.sqlite"));
-  const kit = openKit({ workspace, window });
+  const kit = openToolset({ workspace, window });
   try {
     const nudged = nudge > 0 && harness === "pca" ? { nudge, force } : {};
     const answer = { temperature, seed };

@@ -134,16 +134,16 @@ export function byCondition(cells: readonly Cell[]): Cell[][] {
 
 function numbersOf(readings: readonly Reading[]): Row {
   const times = readings.map(({ ms }) => ms);
-  const { promptTokens, bill, linear, attention, pages } = readings[0]!;
+  const { promptTokens, cacheUsage, linear, attention, pages } = readings[0]!;
   return {
     n: readings.length,
     ms: median(times),
     "ms least": Math.min(...times),
     "ms most": Math.max(...times),
     prompt: promptTokens,
-    kept: bill.kept,
-    relocated: bill.relocated,
-    computed: bill.computed,
+    kept: cacheUsage.kept,
+    relocated: cacheUsage.relocated,
+    computed: cacheUsage.computed,
     "linear GMAC": linear,
     "attention GMAC": attention,
     pages,

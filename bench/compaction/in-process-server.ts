@@ -4,7 +4,7 @@
 import type { AddressInfo } from "node:net";
 import OpenAI from "openai";
 import type { Manifest } from "../../models/manifest.ts";
-import type { AnswerOptions, Bill, Chat, ChatEvent, Message } from "../../src/chat/chat.ts";
+import type { AnswerOptions, CacheUsage, Chat, ChatEvent, Message } from "../../src/chat/chat.ts";
 import { type LocalModel, openLocalModel } from "../../src/cli/local-model.ts";
 import { serverOptions } from "../../src/cli/serve.ts";
 import { Config } from "../../src/config/config.ts";
@@ -18,7 +18,7 @@ export interface Reading {
   /** From the request to the first token. */
   readonly ms: number;
   readonly promptTokens: number;
-  readonly bill: Bill;
+  readonly cacheUsage: CacheUsage;
   /** 10^9 multiply-adds, counted from the steps. */
   readonly linear: number;
   readonly attention: number;
@@ -36,7 +36,10 @@ export interface StandOptions {
   readonly bases?: string | undefined;
 }
 
-type Ask = (prompt: Prompt, options: AnswerOptions) => Promise<Pick<Reading, "ms" | "promptTokens" | "bill">>;
+type Ask = (
+  prompt: Prompt,
+  options: AnswerOptions,
+) => Promise<Pick<Reading, "ms" | "promptTokens" | "cacheUsage">>;
 
 export class Stand {
   readonly manifest: Manifest;
@@ -127,11 +130,11 @@ export class Stand {
 
   async read(prompt: Prompt, options: AnswerOptions, isHttp = false): Promise<Reading> {
     const { backend } = this.model;
-    const before = backend.counts().pagesLent;
+    const before = backend.counts().pagesUsed;
     this.takeWork();
     const ask: Ask = isHttp ? this.#askHttp : this.#askSession;
     const answer = await ask(prompt, { repair: "none", ...options, maxTokens: 1, temperature: 0 });
-    return { ...answer, ...this.takeWork(), pages: backend.counts().pagesLent - before };
+    return { ...answer, ...this.takeWork(), pages: backend.counts().pagesUsed - before };
   }
 
   readonly #askSession: Ask = async (prompt, options) => {
@@ -142,8 +145,8 @@ export class Stand {
       : backend.chat({ ...options, messages: prompt });
     for await (const event of events) {
       if (event.type !== "answer-finished") continue;
-      const { promptTokens, bill } = event;
-      return { ms: performance.now() - begin, promptTokens, bill };
+      const { promptTokens, cacheUsage } = event;
+      return { ms: performance.now() - begin, promptTokens, cacheUsage };
     }
     throw new Error("The answer ended without a bill.");
   };
@@ -168,17 +171,17 @@ export class Stand {
         });
     let ms = Number.NaN;
     let promptTokens = 0;
-    let bill: Bill | undefined;
+    let cacheUsage: CacheUsage | undefined;
     for await (const chunk of chunks) {
       // An answer may be a token without text; then its end is when it came.
       const [choice] = chunk.choices;
       if (Number.isNaN(ms) && choice && (textOf(choice) || choice.finish_reason))
         ms = performance.now() - begin;
       promptTokens = chunk.usage?.prompt_tokens ?? promptTokens;
-      bill = (chunk as { readonly pocket?: Bill }).pocket ?? bill;
+      cacheUsage = (chunk as { readonly pocket?: CacheUsage }).pocket ?? cacheUsage;
     }
-    if (!bill) throw new Error("The stream ended without a bill.");
-    return { ms, promptTokens, bill };
+    if (!cacheUsage) throw new Error("The stream ended without a bill.");
+    return { ms, promptTokens, cacheUsage };
   };
 }
 

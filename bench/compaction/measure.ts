@@ -76,7 +76,7 @@ export class Measurer {
         add(arm.name, await this.stand.withSession(base, measure));
       }
       // Not more than a compaction computes: the marks of a message may be where they were.
-      const count = readings.get(arms.suffix.name)?.[0]?.bill.computed ?? inserted;
+      const count = readings.get(arms.suffix.name)?.[0]?.cacheUsage.computed ?? inserted;
       add("ideal", await this.ideal(this.#length(rest), count));
     }
     return { removed, inserted, readings };

@@ -84,8 +84,8 @@ async function timed(backend: Backend, request: ChatRequest): Promise<Timed> {
     if (event.type === "text-delta") text += event.text;
     if (event.type === "answer-finished") finish = event;
   }
-  const { completionTokens: tokens, generateMs, proposals } = finish!;
-  return { rate: ((tokens - 1) * 1000) / generateMs, text, tokens, ...proposals! };
+  const { completionTokens: tokens, generateMs, draftTokens } = finish!;
+  return { rate: ((tokens - 1) * 1000) / generateMs, text, tokens, ...draftTokens! };
 }
 
 function compared(pairs: readonly (readonly [off: Timed, on: Timed])[]) {
@@ -154,7 +154,7 @@ async function step(runner: Runner, base: number, depth: number, rows: number) {
       sequence,
       tokens: Int32Array.of(200),
       sample: { ...greedy, draw: 0, generatedFrom: depth, top: 1 },
-      ...(rows > 1 && { proposals: Int32Array.from({ length: rows - 1 }, (_, index) => 300 + index) }),
+      ...(rows > 1 && { draftTokens: Int32Array.from({ length: rows - 1 }, (_, index) => 300 + index) }),
     },
   ]);
   const ms = performance.now() - begin;

@@ -56,7 +56,7 @@ async function measure(report: Report, name: string, tokens: number, kvType: str
     const opened = residence();
     await fill(app, model.backend.model, tokens);
     const full = residence();
-    const { pages, pagesLent } = model.backend.counts();
+    const { pages, pagesUsed } = model.backend.counts();
     const add = (what: string, mebibytes: number) => report.add({ condition, what, MiB: mebibytes });
     add("peak (VmHWM)", full.peak);
     add("full, now", full.now);
@@ -68,7 +68,7 @@ async function measure(report: Report, name: string, tokens: number, kvType: str
     add("  JavaScript heap", process.memoryUsage().heapUsed / mebi);
     add("  grown by opening", opened.now - before.now);
     add("  grown by filling", full.now - opened.now);
-    report.add({ condition, what: "pages lent of all", MiB: `${pagesLent} of ${pages}` });
+    report.add({ condition, what: "pages lent of all", MiB: `${pagesUsed} of ${pages}` });
   } finally {
     await app.close();
     await model.close();

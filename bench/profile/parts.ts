@@ -2,7 +2,7 @@
 // many rows multiplies in it, which stored bytes it reads at least, and the lines of all conditions side by side.
 // Nothing is measured here.
 import type { Manifest } from "../../models/manifest.ts";
-import type { Part } from "../../src/engine/addon.ts";
+import type { ProfileEntry } from "../../src/engine/addon.ts";
 import type { Row } from "../support/results.ts";
 
 /** Milliseconds of one step. */
@@ -133,7 +133,10 @@ export function linesOf(
 }
 
 /** What came between two looks at the same runner's parts. */
-export function between(before: readonly Part[], after: readonly Part[]): Map<string, number> {
+export function between(
+  before: readonly ProfileEntry[],
+  after: readonly ProfileEntry[],
+): Map<string, number> {
   return new Map(after.map(({ name, ms }, place) => [name, ms - before[place]!.ms]));
 }
 

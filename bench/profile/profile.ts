@@ -181,10 +181,10 @@ async function prefill(
 
 async function timedStep(runner: Runner, sequence: SequenceId, tokens: Int32Array, draw: number) {
   const sample = { ...greedy, draw, generatedFrom: 0, top: 0 };
-  const before = runner.parts();
+  const before = runner.profile();
   const begin = performance.now();
   const { outcomes, ms: addon } = await runner.step([{ sequence, tokens, sample }]);
   const whole = performance.now() - begin;
-  const time: StepTime = { parts: between(before, runner.parts()), addon, whole };
+  const time: StepTime = { parts: between(before, runner.profile()), addon, whole };
   return { token: outcomes[0]!.token, time };
 }

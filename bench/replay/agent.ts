@@ -6,7 +6,7 @@ import type { Chat, ChatEvent, ChatRequest, Message, ToolCall } from "../../src/
 import { exportRun } from "../../src/context/export.ts";
 import { Store } from "../../src/context/store.ts";
 import { beginRun, driveRun } from "../../src/harness/run.ts";
-import { openKit } from "../../src/harness/tools/toolset.ts";
+import { openToolset } from "../../src/harness/tools/toolset.ts";
 
 export interface Move {
   readonly say: string;
@@ -35,7 +35,7 @@ export function estimate({ content, toolCalls = [] }: Message): number {
 /** The exported lines of a run of the script in `workspace`, which it only reads. */
 export async function record(script: Script, workspace: string, resultTokens: number): Promise<string> {
   const store = new Store(":memory:");
-  const kit = openKit({ workspace, window: 6 * resultTokens });
+  const kit = openToolset({ workspace, window: 6 * resultTokens });
   try {
     const order = { harness: "pca", model: "scripted", window: 1_000_000, maxTurns: 400 } as const;
     const run = beginRun(store, { ...order, id: script.name, task: script.task }, estimate);
@@ -60,7 +60,7 @@ class ScriptedAgent implements Chat {
   async *chat(request: ChatRequest): AsyncGenerator<ChatEvent, void, undefined> {
     const { text, call } = request.fork ? { text: summaryOf(request.messages) } : this.#say(request);
     const promptTokens = request.messages.reduce((sum, message) => sum + estimate(message), 0);
-    const bill = {
+    const cacheUsage = {
       session: "",
       kept: 0,
       relocated: 0,
@@ -68,7 +68,7 @@ class ScriptedAgent implements Chat {
       stale: 0,
       reason: "Scripted.",
     };
-    yield { type: "prompt-planned", promptTokens, bill };
+    yield { type: "prompt-planned", promptTokens, cacheUsage };
     yield { type: "text-delta", text };
     if (call) yield { type: "tool-call", call };
     const reason = call ? "tool_calls" : "stop";
@@ -77,7 +77,7 @@ class ScriptedAgent implements Chat {
       reason,
       promptTokens,
       completionTokens: 0,
-      bill,
+      cacheUsage,
       promptMs: 0,
       generateMs: 0,
     };

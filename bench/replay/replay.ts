@@ -7,7 +7,7 @@ import { loadavg } from "node:os";
 import type { ChatRequest, Message, Reuse } from "../../src/chat/chat.ts";
 import { packageRoot } from "../../src/cli/package-root.ts";
 import type { CountTokens } from "../../src/context/block.ts";
-import { ChatTill, type Price, type Till } from "../../src/harness/cost-model.ts";
+import { ChatCostModel, type CostModel, type PromptCost } from "../../src/harness/cost-model.ts";
 import { readRecording } from "../../src/harness/recording.ts";
 import { replayed } from "../../src/harness/replay.ts";
 import type { RunReport } from "../../src/harness/report.ts";
@@ -94,7 +94,7 @@ export async function play(stand: Stand, { name, text }: Source, { name: arm, ha
   const count = (message: Message) =>
     5 + stand.countText(message.content) + stand.countText(JSON.stringify(message.toolCalls ?? ""));
   const session = `${name} ${arm}`;
-  const till = new WatchingTill(new ChatTill(stand.chat, { reuse, repair: "none" }), count);
+  const till = new WatchingTill(new ChatCostModel(stand.chat, { reuse, repair: "none" }), count);
   stand.takeWork();
   const report = await replayed(readRecording(name, text), harness, { count, till, session });
   const { linear, attention } = stand.takeWork();
@@ -121,19 +121,19 @@ function sumsOf({ turns, compactions, expands, tally, computed, prefixOnly }: Ru
 }
 
 /** Notes how long the catalog behind each of the agent's requests is. */
-class WatchingTill implements Till {
+class WatchingTill implements CostModel {
   readonly catalogs: number[] = [];
 
   constructor(
-    private readonly till: Till,
+    private readonly till: CostModel,
     private readonly count: CountTokens,
   ) {}
 
-  bill(request: ChatRequest): Price | Promise<Price> {
+  cost(request: ChatRequest): PromptCost | Promise<PromptCost> {
     const last = request.messages.at(-1);
     const isCatalog = last?.content.startsWith("[context catalog]");
     if (!request.fork) this.catalogs.push(last && isCatalog ? this.count(last) : 0);
-    return this.till.bill(request);
+    return this.till.cost(request);
   }
 
   speak(message: Message): void {

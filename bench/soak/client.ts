@@ -73,7 +73,7 @@ export class Client {
     if (kept + relocated + computed !== answer.usage.prompt_tokens)
       this.ledger.wrong(`a bill does not add up: ${JSON.stringify({ ...answer.pocket, ...answer.usage })}`);
     if (reuse === "prefix" && relocated > 0) this.ledger.wrong(`prefix reuse relocated ${relocated} tokens`);
-    this.ledger.bill(answer.pocket);
+    this.ledger.cost(answer.pocket);
     // Other clients speak meanwhile; only a prompt that is still rendered to the same ids can be asked again.
     if (tokens && tokens.length === answer.usage.prompt_tokens && sameIds(tokens, this.#promptOf(messages)))
       this.ledger.keep({ tokens, maxTokens, text: answer.text, finish: answer.finish });

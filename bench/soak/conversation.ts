@@ -5,7 +5,7 @@ import type { Message } from "../../src/chat/chat.ts";
 import type { Random } from "../../test/support/random.ts";
 
 /** Characters, about a token each: a conversation then holds up to a seventh of the pool. */
-const mostCharacters = 500;
+const maxCharacters = 500;
 
 /** Long enough that sharing them is worth a fork. */
 const systems = ["keeps a house", "sails a ship", "mends a clock"].map(
@@ -39,8 +39,8 @@ export class Conversation {
     ];
     if (this.random() < 0.5) this.#pick(edits)();
     if (this.#messages.at(-1)!.role !== "user") this.#messages.push(this.#said("user"));
-    while (this.#length > mostCharacters && this.#messages.length > 3) this.#summarise();
-    if (this.#length > mostCharacters) this.#messages = [this.#pick(systems), this.#said("user")];
+    while (this.#length > maxCharacters && this.#messages.length > 3) this.#summarise();
+    if (this.#length > maxCharacters) this.#messages = [this.#pick(systems), this.#said("user")];
   }
 
   get #length(): number {

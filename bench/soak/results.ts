@@ -27,7 +27,7 @@ export class Ledger {
 
   /** At most so many answers are kept, spread over the whole time. */
   constructor(
-    private readonly mostKept: number,
+    private readonly maxKept: number,
     private readonly random: Random,
   ) {}
 
@@ -44,19 +44,19 @@ export class Ledger {
     this.wrongs.push(sentence);
   }
 
-  bill({ kept, relocated, computed }: { kept: number; relocated: number; computed: number }): void {
+  cost({ kept, relocated, computed }: { kept: number; relocated: number; computed: number }): void {
     this.bills.kept += kept;
     this.bills.relocated += relocated;
     this.bills.computed += computed;
   }
 
-  /** The n-th offer takes a place with probability mostKept / n, so every answer has the same chance. */
+  /** The n-th offer takes a place with probability maxKept / n, so every answer has the same chance. */
   keep(answer: Kept): void {
     this.#offered++;
-    if (this.kept.length < this.mostKept) this.kept.push(answer);
+    if (this.kept.length < this.maxKept) this.kept.push(answer);
     else {
       const place = Math.floor(this.random() * this.#offered);
-      if (place < this.mostKept) this.kept[place] = answer;
+      if (place < this.maxKept) this.kept[place] = answer;
     }
   }
 }

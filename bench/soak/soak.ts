@@ -42,7 +42,7 @@ export interface SoakOutcome {
 /** Three bad steps in a row would rightly break the engine; at this chance they do not happen in a day. */
 const luck = { step: 0.004, slow: 0.01, slowMs: 60, splice: 0.01, save: 0.2, load: 0.1 };
 /** Leading spans that are kept when their sessions have gone, as the session room bounds them. */
-const leadsMost = 4;
+const maxPrefixes = 4;
 /** Bytes that heap and process may grow by from the middle of a soak to its end. */
 const heapGrowth = 48 * 2 ** 20;
 const residentGrowth = 160 * 2 ** 20;
@@ -112,13 +112,13 @@ async function countUp(place: Place, ledger: Ledger): Promise<void> {
     backend.deleteSession(id);
   }
   // Background work may have to see the end of its step first; leading spans of evicted sessions stay.
-  if (!(await until(() => runner.stats().sequences <= leadsMost, 5000)))
+  if (!(await until(() => runner.stats().sequences <= maxPrefixes, 5000)))
     ledger.wrong(`${runner.stats().sequences} sequences are left when all sessions are deleted`);
   await place.release();
-  await until(() => runner.stats().sequences === 0 && runner.stats().pagesLent === 0, 5000);
-  const { sequences, pagesLent, pagesFree, pages, cells } = runner.stats();
-  if (sequences !== 0 || pagesLent !== 0 || cells !== 0 || pagesFree !== pages)
-    ledger.wrong(`after letting go: ${JSON.stringify({ sequences, cells, pagesLent, pagesFree, pages })}`);
+  await until(() => runner.stats().sequences === 0 && runner.stats().pagesUsed === 0, 5000);
+  const { sequences, pagesUsed, pagesFree, pages, cells } = runner.stats();
+  if (sequences !== 0 || pagesUsed !== 0 || cells !== 0 || pagesFree !== pages)
+    ledger.wrong(`after letting go: ${JSON.stringify({ sequences, cells, pagesUsed, pagesFree, pages })}`);
   checkInvariants(runner, ledger, "after letting go");
 }
 

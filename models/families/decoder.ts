@@ -4,7 +4,7 @@
 
 import { type GraphBuilder, graphInputs, type Stream } from "../graph/graph.ts";
 import type { StoredMatrix, StoredVector } from "../graph/weights.ts";
-import { type KeyWeights, pairScales } from "../quantisation/key-scales.ts";
+import { type KeyWeights, keyScales } from "../quantisation/key-scales.ts";
 import type { TensorSource } from "../readers/tensor-source.ts";
 import type { Family } from "./families.ts";
 import type { DecoderShapes } from "./hyperparameters.ts";
@@ -93,7 +93,7 @@ async function takeLayer(
   return {
     attentionNorm,
     ...projections,
-    pairScales: pairScales(keys, source.values(norm), shapes.headDim),
+    pairScales: keyScales(keys, source.values(norm), shapes.headDim),
     o: await source.matrix(`${prefix}.attn_output.weight`, { rows: hidden, columns: queries }),
     ffnNorm: await source.vector(`${prefix}.ffn_norm.weight`, hidden),
     gate: await source.matrix(`${prefix}.ffn_gate.weight`, { rows: ffn, columns: hidden }),

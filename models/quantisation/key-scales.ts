@@ -18,7 +18,7 @@ const deviations = 4;
  * `gain` (hidden) is the weight of the RMS norm in front, whose output is taken for independent numbers of deviation
  * `gain`. A pair that is always 0 gets 1.
  */
-export function pairScales(
+export function keyScales(
   { weight, bias }: KeyWeights,
   gain: Float32Array,
   headDim: number,

@@ -33,7 +33,7 @@ class RunnerHandle : public Napi::ObjectWrap<RunnerHandle> {
                         InstanceMethod<&RunnerHandle::step>("step"),
                         InstanceMethod<&RunnerHandle::sequence>("sequence"),
                         InstanceMethod<&RunnerHandle::stats>("stats"),
-                        InstanceMethod<&RunnerHandle::parts>("parts"),
+                        InstanceMethod<&RunnerHandle::parts>("profile"),
                         InstanceMethod<&RunnerHandle::check>("check"),
                         InstanceMethod<&RunnerHandle::inspect>("inspect"),
                         InstanceMethod<&RunnerHandle::save>("save"),
@@ -206,7 +206,7 @@ Napi::Value RunnerHandle::describe(const Napi::CallbackInfo& info) {
     object.Set("device", "cpu");
     object.Set("isa", name(options.model.isa));
     object.Set("threads", options.model.threads);
-    object.Set("proposalsMost", kMostProposals);
+    object.Set("maxDraftTokens", kMaxDraftTokens);
     object.Set("runtimeVersion", runner->model().runtimeVersion());
     return object;
   });
@@ -290,7 +290,7 @@ Napi::Value RunnerHandle::stats(const Napi::CallbackInfo& info) {
     const RunnerStats stats = open().stats();
     Napi::Object object = Napi::Object::New(env);
     object.Set("pagesFree", stats.cache.pagesFree);
-    object.Set("pagesLent", stats.cache.pagesLent);
+    object.Set("pagesUsed", stats.cache.pagesLent);
     object.Set("pages", stats.cache.pages);
     object.Set("sequences", stats.cache.sequences);
     object.Set("cells", static_cast<double>(stats.cache.cells));

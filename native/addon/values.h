@@ -168,8 +168,8 @@ inline StepEntry stepEntry(const Napi::Value& value) {
       if (entry.mask.empty()) throw Error("BAD_ARGUMENT", "The mask has no words, so that no token may be sampled.");
     }
   }
-  if (from.Has("proposals") && !from.Get("proposals").IsUndefined()) {
-    entry.proposals = integers(from.Get("proposals"), "proposals");
+  if (from.Has("draftTokens") && !from.Get("draftTokens").IsUndefined()) {
+    entry.proposals = integers(from.Get("draftTokens"), "draftTokens");
   }
   if (from.Has("targets") && !from.Get("targets").IsUndefined()) {
     entry.targets = integers(from.Get("targets"), "targets");
@@ -217,7 +217,7 @@ inline Napi::Object outcomeObject(Napi::Env env, const StepOutcome& outcome) {
       accepted.Set(static_cast<uint32_t>(i), choiceObject(env, outcome.accepted[i]));
     }
     object.Set("accepted", accepted);
-    object.Set("proposed", outcome.proposed);
+    object.Set("drafted", outcome.proposed);
   }
   object.Set("targetLogprobs", typedArray<Napi::Float32Array>(env, outcome.targetLogprobs));
   const auto [targetTokens, targetLogprobs] = ranked(env, outcome.targetTop);

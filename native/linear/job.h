@@ -27,11 +27,11 @@ constexpr Extra extraOf(BlockFormat format) {
   return layout.zero == 8 ? Extra::kZero8 : layout.zero == 16 ? Extra::kZero16 : Extra::kZero128;
 }
 
-constexpr int kMostTileRows = 16;
+constexpr int kMaxTileRows = 16;
 
 // Some rows of x, rounded. Arrays go on by group of 32 columns; within a group row after row:
 //   codes (groups, rows, 32)   scales (groups, rows)   extra (groups, wordsOf, rows)
-// Of codes, kMostTileRows rows may be read from each group on, also where they are the last.
+// Of codes, kMaxTileRows rows may be read from each group on, also where they are the last.
 struct RowTile {
   const int8_t* codes = nullptr;
   const float* scales = nullptr;

@@ -122,7 +122,7 @@ class BlockLinear final : public Linear {
   }
 
   void growRounded(const Job& job, int64_t groups) const {
-    codes_.grow((groups + kMostTileRows) * kGroupColumns);  // a kernel may read rows past a tile's end
+    codes_.grow((groups + kMaxTileRows) * kGroupColumns);  // a kernel may read rows past a tile's end
     scales_.grow(groups);
     for (int e = 0; e < kExtras; e++) wanted_[e] = false;
     for (int i = 0; i < job.count; i++) wanted_[static_cast<int>(extraOf(job.outputs[i].weight.format))] = true;
@@ -235,7 +235,7 @@ class BlockLinear final : public Linear {
   }
 
   void streamPanel(const Job& job, int output, int p, const Tile& tile) const {
-    alignas(64) float sums[2][kMostTileRows * kPanelRows];
+    alignas(64) float sums[2][kMaxTileRows * kPanelRows];
     for (int s = 0; s < (job.paired ? 2 : 1); s++) {
       const LinearWeight& weight = job.outputs[output + s].weight;
       std::memset(sums[s], 0, sizeof(float) * tile.rows * kPanelRows);

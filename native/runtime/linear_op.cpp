@@ -10,14 +10,14 @@ namespace pocket {
 
 namespace {
 
-constexpr int kMostWeights = 3;
+constexpr int kMaxWeights = 3;
 // Places behind x, the panels and the biases; and behind the y.
-constexpr size_t kGain = 1 + 2 * kMostWeights, kBranch = kGain + 1, kSum = kMostWeights;
+constexpr size_t kGain = 1 + 2 * kMaxWeights, kBranch = kGain + 1, kSum = kMaxWeights;
 // Rows that one body norms; fewer are not worth a parallel region.
 constexpr int kRowsPerBody = 16;
 constexpr size_t kAheadBytes = 256 * 1024;  // of a weight: with a factor half of a nearest cache but one
 constexpr int kAheadRows = 32;  // of more the arithmetic is the limit
-constexpr int64_t kMostRows = 1 << 28;
+constexpr int64_t kMaxRows = 1 << 28;
 
 BlockFormat formatOf(const ort::OrtTable& table, const ort::OrtKernelInfo* info, const char* name) {
   constexpr int64_t last = std::size(kBlockFormats) - 1;
@@ -65,8 +65,8 @@ struct LinearOpKernel {
   LinearOpKernel(const LinearOp& op, const ort::OrtKernelInfo* info) : op(op) {
     const ort::OrtTable& table = *op.table;
     op.nodes++;
-    columns = static_cast<int>(attribute(table, info, "columns", 1, kMostRows));
-    weights = static_cast<int>(attribute(table, info, "weights", 1, kMostWeights));
+    columns = static_cast<int>(attribute(table, info, "columns", 1, kMaxRows));
+    weights = static_cast<int>(attribute(table, info, "weights", 1, kMaxWeights));
     combine = attribute(table, info, "combine", 0, 1) == 1 ? Combine::kSwiGlu : Combine::kNone;
     activations = attribute(table, info, "activations", 0, 1) == 1 ? Activations::kF32 : Activations::kInt8;
     check(table, table.KernelInfoGetAttribute_float(info, "epsilon", &epsilon));
@@ -74,7 +74,7 @@ struct LinearOpKernel {
     for (int i = 0; i < weights; i++) {
       LinearWeight& weight = terms[i].weight;
       weight.columns = columns;
-      weight.rows = static_cast<int>(attribute(table, info, ("rows_" + std::to_string(i)).c_str(), 1, kMostRows));
+      weight.rows = static_cast<int>(attribute(table, info, ("rows_" + std::to_string(i)).c_str(), 1, kMaxRows));
       weight.format = formatOf(table, info, ("format_" + std::to_string(i)).c_str());
       checkColumns(weight.format, columns);
     }
@@ -160,8 +160,8 @@ struct LinearOpKernel {
   int weights = 0;
   Combine combine = Combine::kNone;
   Activations activations = Activations::kInt8;
-  LinearOutput terms[kMostWeights];
-  Panels panels[kMostWeights];
+  LinearOutput terms[kMaxWeights];
+  Panels panels[kMaxWeights];
   LinearOpKernel* next = nullptr;
   std::vector<Ahead> starts;
 };
@@ -171,8 +171,8 @@ namespace {
 struct EmbeddingKernel {
   EmbeddingKernel(const EmbeddingOp& op, const ort::OrtKernelInfo* info) : op(op) {
     const ort::OrtTable& api = *op.table;
-    table.rows = static_cast<int>(attribute(api, info, "rows", 1, kMostRows));
-    table.columns = static_cast<int>(attribute(api, info, "columns", 1, kMostRows));
+    table.rows = static_cast<int>(attribute(api, info, "rows", 1, kMaxRows));
+    table.columns = static_cast<int>(attribute(api, info, "columns", 1, kMaxRows));
     table.format = formatOf(api, info, "format");
     checkColumns(table.format, table.columns);
   }

@@ -102,7 +102,7 @@ void Team::ahead(int thread, const Ahead* place) {
 void Team::run(int count, const std::function<void(int)>& body) {
   body_ = &body;
   count_ = count;
-  const bool own = count <= std::min(threads(), kMostOwn);
+  const bool own = count <= std::min(threads(), kMaxOwn);
   left_.store(own ? (uint64_t{1} << count) - 1 : 0, std::memory_order_relaxed);
   next_.store(own ? count : 0, std::memory_order_relaxed);
   door_.fetch_add(kNext - kClosed, std::memory_order_release);
@@ -118,7 +118,7 @@ void Team::run(int count, const std::function<void(int)>& body) {
 // A body that nobody has begun, the thread's own if possible; count_ or more: there is none.
 int Team::claim(int thread) {
   for (uint64_t left; (left = left_.load(std::memory_order_relaxed)) != 0;) {
-    const uint64_t own = thread < kMostOwn ? uint64_t{1} << thread : 0;
+    const uint64_t own = thread < kMaxOwn ? uint64_t{1} << thread : 0;
     const uint64_t wanted = (left & own) != 0 ? own : left & (~left + 1);
     if ((left_.fetch_and(~wanted, std::memory_order_relaxed) & wanted) != 0) return __builtin_ctzll(wanted);
   }

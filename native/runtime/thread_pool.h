@@ -65,7 +65,7 @@ class Team {
   const std::function<void(int)>* body_ = nullptr;
   int count_ = 0;
   alignas(64) std::atomic<int> next_{0};
-  static constexpr int kMostOwn = 63;
+  static constexpr int kMaxOwn = 63;
   std::atomic<uint64_t> left_{0};  // bodies nobody has begun, a bit each, where each has a thread of its own
   std::exception_ptr failure_;
 

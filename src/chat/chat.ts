@@ -115,7 +115,7 @@ export interface CompletionRequest extends AnswerOptions {
  * kept: resident, in front of the first edit. relocated: survivors behind it, shifted, approximate.
  * computed: run through the model now. stale: those of kept and relocated beyond the exact length.
  */
-export interface Bill {
+export interface CacheUsage {
   readonly session: string;
   readonly kept: number;
   readonly relocated: number;
@@ -141,7 +141,7 @@ export type FinishReason = "stop" | "length" | "tool_calls";
  * the call's arguments. An answer that ends inside a call has no tool-call for it, and the reason is "length".
  */
 export type ChatEvent =
-  | { readonly type: "prompt-planned"; readonly promptTokens: number; readonly bill: Bill }
+  | { readonly type: "prompt-planned"; readonly promptTokens: number; readonly cacheUsage: CacheUsage }
   | {
       readonly type: "text-delta";
       readonly text: string;
@@ -160,9 +160,9 @@ export type ChatEvent =
       readonly reason: FinishReason;
       readonly promptTokens: number;
       readonly completionTokens: number;
-      readonly bill: Bill;
+      readonly cacheUsage: CacheUsage;
       /** Tokens proposed from the conversation's own text: of the answer, and those that were not it. */
-      readonly proposals?: { readonly accepted: number; readonly rejected: number };
+      readonly draftTokens?: { readonly accepted: number; readonly rejected: number };
       /** Milliseconds from request to first token, and for all tokens after it. */
       readonly promptMs: number;
       readonly generateMs: number;

@@ -19,7 +19,7 @@ const runKeys =
   /^(model|models\.dir|weights|threads|activations|reuse|repair|idle_repair|step_tokens|agent\.runs|cache\..*|sampling\..*)$/;
 const storeKeys = (setting: Setting) => setting.key === "agent.runs";
 
-export function agentVerbs(program: Command, verbs: Verbs): void {
+export function agentCommands(program: Command, verbs: Verbs): void {
   runVerb(program, verbs);
   const runs = verbs.examples(program.command("runs").helpCommand(false), [
     "pocket runs ls                                 every run, newest first",

@@ -50,7 +50,7 @@ export function localWindow(backend: Pick<Backend, "model">, config: Config): nu
 }
 
 /** A server over HTTP; a key, where it wants one, comes from OPENAI_API_KEY. */
-export async function openRemoteHouse(model: string, baseUrl: string): Promise<AgentHouse> {
+export async function openRemoteRuntime(model: string, baseUrl: string): Promise<AgentHouse> {
   const apiKey = process.env.OPENAI_API_KEY;
   const isPlain = !(await isOurs(baseUrl, apiKey));
   const chat = new HttpChat({ baseUrl, model, isPlain, ...(apiKey ? { apiKey } : {}) });

@@ -86,9 +86,9 @@ export class RunView {
     this.#shown = turn.turn;
     const { input, kept, relocated, computed, ms } = turn;
     const what = this.#calls.length > 0 ? this.#calls.map(callLine).join("; ") : oneLine(this.#text);
-    const bill = `kept ${format(kept)}, relocated ${format(relocated)}, computed ${format(computed)}`;
+    const cacheUsage = `kept ${format(kept)}, relocated ${format(relocated)}, computed ${format(computed)}`;
     this.#line(
-      `${bar(input / this.window)} ${String(turn.turn).padStart(3)} ${block} ${cut(what, 60)}  (in ${format(input)}: ${bill}; ${seconds(ms)})`,
+      `${bar(input / this.window)} ${String(turn.turn).padStart(3)} ${block} ${cut(what, 60)}  (in ${format(input)}: ${cacheUsage}; ${seconds(ms)})`,
     );
   }
 
@@ -96,8 +96,8 @@ export class RunView {
     const { replaced, tag, memory, tokensBefore, tokensAfter, computed, ms } =
       this.#report.compactions.at(-1)!;
     const range = replaced.length === 1 ? replaced[0] : `${replaced[0]}…${replaced.at(-1)}`;
-    const bill = `−${format(tokensBefore - tokensAfter)} tokens, recomputed ${format(computed)}, ${seconds(ms)}`;
-    return `     compacted ${range} into ${memory} (${tag}): ${bill}`;
+    const cacheUsage = `−${format(tokensBefore - tokensAfter)} tokens, recomputed ${format(computed)}, ${seconds(ms)}`;
+    return `     compacted ${range} into ${memory} (${tag}): ${cacheUsage}`;
   }
 
   #end({ outcome, answer }: Extract<AgentEvent, { type: "run-finished" }>): void {

@@ -7,10 +7,10 @@ import type { Run, Store } from "../context/store.ts";
 import { PocketError, pocketError } from "../errors.ts";
 import { type RunReport, readReport, reported } from "../harness/report.ts";
 import { beginRun, driveRun, resumeRun } from "../harness/run.ts";
-import { harnessNames, orderOf, type RunOrder } from "../harness/run-options.ts";
+import { harnessNames, type RunOptions, runOptionsOf } from "../harness/run-options.ts";
 import { openMcpServers, parseMcpServer } from "../harness/tools/mcp.ts";
-import { openKit, resultCharacters } from "../harness/tools/toolset.ts";
-import { type AgentHouse, openLocalHouse, openRemoteHouse, openStore } from "./agent-runtime.ts";
+import { openToolset, resultCharacters } from "../harness/tools/toolset.ts";
+import { type AgentHouse, openLocalHouse, openRemoteRuntime, openStore } from "./agent-runtime.ts";
 import { RunView } from "./run-view.ts";
 
 export interface RunFlags {
@@ -41,7 +41,7 @@ export interface Screen {
 export interface Place {
   readonly screen: Screen;
   /** Default: the model of the order, in process or over HTTP. */
-  readonly openHouse?: (order: Pick<RunOrder, "model" | "baseUrl">, config: Config) => Promise<AgentHouse>;
+  readonly openHouse?: (order: Pick<RunOptions, "model" | "baseUrl">, config: Config) => Promise<AgentHouse>;
 }
 
 const usualNudge = 0.6;
@@ -65,11 +65,11 @@ export async function resume(
   place: Place,
 ): Promise<void> {
   const store = openStore(config);
-  let order: RunOrder;
+  let order: RunOptions;
   try {
     const info = store.list().find((run) => run.id === id);
     if (!info) throw pocketError("RUN_NOT_FOUND", id, store.file);
-    order = orderOf(info);
+    order = runOptionsOf(info);
   } finally {
     store.close();
   }
@@ -78,7 +78,7 @@ export async function resume(
 
 /** Opens what the run needs, runs it, closes in reverse order. */
 async function inside(
-  order: Pick<RunOrder, "model" | "baseUrl">,
+  order: Pick<RunOptions, "model" | "baseUrl">,
   { json = false }: Pick<RunFlags, "json">,
   config: Config,
   { screen, openHouse = openHouseOf }: Place,
@@ -109,8 +109,8 @@ interface Watch {
 async function drive(run: Run, { chat }: AgentHouse, watch: Watch): Promise<void> {
   const { json, screen } = watch;
   const { id } = run.info;
-  const { window, workspace, corpus, mcp = [] } = orderOf(run.info);
-  const kit = openKit({ workspace, corpus, window });
+  const { window, workspace, corpus, mcp = [] } = runOptionsOf(run.info);
+  const kit = openToolset({ workspace, corpus, window });
   const servers = await openMcpServers(mcp, resultCharacters(window)).catch((cause) => {
     kit.close();
     throw cause;
@@ -120,7 +120,7 @@ async function drive(run: Run, { chat }: AgentHouse, watch: Watch): Promise<void
   const view = new RunView(screen, window, watch.report);
   let { report } = watch;
   const print = (value: object) => screen.write(`${JSON.stringify(value)}\n`);
-  if (json) print({ type: "run-started", id, ...orderOf(run.info) });
+  if (json) print({ type: "run-started", id, ...runOptionsOf(run.info) });
   else screen.write(`run ${id}\n`);
   const controller = new AbortController();
   const onSignal = () => controller.abort(pocketError("RUN_INTERRUPTED", id));
@@ -144,12 +144,12 @@ async function drive(run: Run, { chat }: AgentHouse, watch: Watch): Promise<void
   }
 }
 
-function openHouseOf({ model, baseUrl }: Pick<RunOrder, "model" | "baseUrl">, config: Config) {
-  if (baseUrl !== undefined) return openRemoteHouse(model, baseUrl);
+function openHouseOf({ model, baseUrl }: Pick<RunOptions, "model" | "baseUrl">, config: Config) {
+  if (baseUrl !== undefined) return openRemoteRuntime(model, baseUrl);
   return openLocalHouse(model, config);
 }
 
-function orderFrom(flags: RunFlags, config: Config): Omit<RunOrder, "window"> {
+function orderFrom(flags: RunFlags, config: Config): Omit<RunOptions, "window"> {
   const { workspace = ".", corpus, baseUrl, harness, mcp } = flags;
   const name = harnessNames.find((known) => known === harness);
   if (!name) throw bad(`--harness is ${harnessNames.join(" or ")}, not '${harness}'`);
@@ -178,7 +178,7 @@ function orderFrom(flags: RunFlags, config: Config): Omit<RunOrder, "window"> {
 }
 
 /** Kept with the run, so that it goes on as it began. */
-function answerOf(config: Config): NonNullable<RunOrder["answer"]> {
+function answerOf(config: Config): NonNullable<RunOptions["answer"]> {
   const repair = config.text("repair");
   return {
     temperature: config.number("sampling.temperature"),

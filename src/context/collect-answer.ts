@@ -6,17 +6,17 @@ import { pocketError } from "../errors.ts";
 
 export type AnswerFinished = Extract<ChatEvent, { type: "answer-finished" }>;
 
-export interface Answer {
+export interface ChatAnswer {
   /** Role assistant; toolCalls only where there are some. */
   readonly message: Message;
   readonly finish: AnswerFinished;
 }
 
 /** Rejects as the events do, and with INTERNAL when they end without an answer-finished. */
-export async function gatherAnswer(
+export async function collectAnswer(
   events: AsyncIterable<ChatEvent>,
   onEvent: (event: ChatEvent) => void = () => {},
-): Promise<Answer> {
+): Promise<ChatAnswer> {
   let content = "";
   const toolCalls: ToolCall[] = [];
   for await (const event of events) {

@@ -34,7 +34,7 @@ export interface CompactOutcome extends ToolOutcome<Compacted> {
 /** A summary may have a quarter of what it replaces, between these; and no more than this part of the window. */
 const summaryTokens = { least: 64, most: 1024, windowPart: 1 / 16 };
 /** Characters of the request that a compressor is reminded of. */
-const requestMost = 300;
+const maxRequestLength = 300;
 /** Operating errors that say that this call was too much now; the conversation can go on without it. */
 const passing: readonly string[] = ["CONTEXT_LENGTH_EXCEEDED", "CACHE_FULL", "CACHE_TOO_SMALL", "QUEUE_FULL"];
 
@@ -129,7 +129,7 @@ function requestOf({ blocks }: Conversation["history"]): string | undefined {
   const block = blocks.findLast((one) => one.kind === "request" && !one.origin);
   const text = block && messagesOf(block)[0]!.content.replace(/\s+/g, " ").trim();
   if (!text) return undefined;
-  return text.length > requestMost ? `${text.slice(0, requestMost)}…` : text;
+  return text.length > maxRequestLength ? `${text.slice(0, maxRequestLength)}…` : text;
 }
 
 async function compress(options: CompactOptions, task: CompressionTask): Promise<Compression | Refusal> {

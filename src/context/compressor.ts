@@ -3,7 +3,7 @@
 // tool-calling answer is asked for once more and then given up. It changes no history.
 
 import type { AnswerOptions, Chat, Message, Tool } from "../chat/chat.ts";
-import { type Answer, type AnswerFinished, gatherAnswer } from "./collect-answer.ts";
+import { type AnswerFinished, type ChatAnswer, collectAnswer } from "./collect-answer.ts";
 import { formatOf, textOf } from "./summary-form.ts";
 
 export interface CompressorOptions {
@@ -65,7 +65,7 @@ export class Compressor {
     return { faults, finishes };
   }
 
-  #ask(task: CompressionTask, fault: string | undefined): Promise<Answer> {
+  #ask(task: CompressionTask, fault: string | undefined): Promise<ChatAnswer> {
     const { messages, maxTokens, signal, fields } = task;
     const { tools, answer } = this.options;
     const request = {
@@ -78,7 +78,7 @@ export class Compressor {
       fork: true,
       ...(signal ? { signal } : {}),
     };
-    return gatherAnswer(this.options.chat.chat(request));
+    return collectAnswer(this.options.chat.chat(request));
   }
 }
 
@@ -113,7 +113,7 @@ function summaryOf(content: string): string {
   return behind.trimStart().startsWith("<think>") ? "" : behind.trim();
 }
 
-function faultOf({ message, finish }: Answer, summary: string, maxTokens: number): string | undefined {
+function faultOf({ message, finish }: ChatAnswer, summary: string, maxTokens: number): string | undefined {
   if (message.toolCalls || finish.reason === "tool_calls" || /^(<tool_call>|<\|tool_call)/.test(summary)) {
     return "called a tool";
   }

@@ -7,7 +7,7 @@ import type { Block } from "./block.ts";
 import { compactTool, expandTool } from "./tools.ts";
 
 /** Characters of a field's name. */
-const nameMost = 72;
+const maxNameLength = 72;
 
 /** One per call, `src/main.py`, and the tag of a memory; none for requests and calls that manage the context. */
 export function fieldsOf(blocks: readonly Block[]): string[] {
@@ -52,5 +52,5 @@ function fieldOf({ name, arguments: json }: ToolCall): string {
     String(about ?? name)
       .replace(/[\s"\\]+/g, " ")
       .trim() || name;
-  return text.length > nameMost ? `${text.slice(0, nameMost - 1)}…` : text;
+  return text.length > maxNameLength ? `${text.slice(0, maxNameLength - 1)}…` : text;
 }

@@ -48,7 +48,7 @@ export interface RunnerInfo {
   readonly isa: string;
   readonly threads: number;
   /** Proposals that a step computes of one sequence at most. */
-  readonly proposalsMost: number;
+  readonly maxDraftTokens: number;
   readonly runtimeVersion: string;
 }
 
@@ -92,11 +92,11 @@ export interface StepEntry {
   readonly sample?: StepSampling;
   /**
    * What the sampled token and those behind it may turn out to be; with `sample` and without a mask only. They are
-   * computed behind `tokens` in cells of their own, as many as pages and context leave room for and `proposalsMost` of
+   * computed behind `tokens` in cells of their own, as many as pages and context leave room for and `maxDraftTokens` of
    * RunnerInfo (less what `tokens` has beyond one) allows, and each row is sampled with the draw that it has token by
    * token: what comes out does not depend on what was proposed.
    */
-  readonly proposals?: Int32Array;
+  readonly draftTokens?: Int32Array;
   /** For each of `tokens` the id whose logprob after that token is wanted, or -1. As long as `tokens`. */
   readonly targets?: Int32Array;
   /** Alternatives to report with each target, 0 … 100. */
@@ -121,7 +121,7 @@ export interface StepOutcome extends SampledToken {
    */
   readonly accepted?: readonly SampledToken[];
   /** With proposals: how many were computed. */
-  readonly proposed?: number;
+  readonly drafted?: number;
   /** One per target (NaN where it was -1); alternatives follow each other, targetTop per target. */
   readonly targetLogprobs: Float32Array;
   readonly targetTopTokens: Int32Array;
@@ -153,7 +153,7 @@ export interface SequenceInfo {
 
 export interface RunnerStats {
   readonly pagesFree: number;
-  readonly pagesLent: number;
+  readonly pagesUsed: number;
   readonly pages: number;
   readonly sequences: number;
   readonly cells: number;
@@ -168,7 +168,7 @@ export interface RunnerStats {
  * linear layers), and behind the graph `sampler` (whatever was wanted of the logits). What is missing from the graph is
  * ONNX Runtime and its own operators. Always counted.
  */
-export interface Part {
+export interface ProfileEntry {
   readonly name: string;
   readonly runs: number;
   /** Of the thread that began it, waiting for the other threads included. */
@@ -202,7 +202,7 @@ export interface Runner {
   sequence(id: SequenceId): SequenceInfo;
   stats(): RunnerStats;
   /** In an order that does not change. For a while's parts take those before it away. Throws ENGINE_BUSY in a step. */
-  parts(): readonly Part[];
+  profile(): readonly ProfileEntry[];
   /** Throws BAD_ARGUMENT with a list of the broken invariants of design §10, if any. */
   check(): void;
   inspect(id: SequenceId, layer?: number): Cells;

@@ -8,7 +8,7 @@ import { type EngineOptions, Loop } from "./loop.ts";
 import { Sequence } from "./sequence.ts";
 import type { Counts } from "./step-stats.ts";
 import { Task } from "./task.ts";
-import { Answer } from "./token-stream.ts";
+import { TokenStream } from "./token-stream.ts";
 
 export type { EngineOptions } from "./loop.ts";
 
@@ -23,7 +23,7 @@ export interface EngineStats extends RunnerStats, Readonly<Counts> {
 
 export class Engine implements EnginePort {
   readonly info: RunnerInfo;
-  relieve?: () => boolean;
+  evictIdle?: () => boolean;
   readonly #loop: Loop;
   /** Jobs that were started and have not ended, and those of them that are not background ones. */
   #jobs = 0;
@@ -39,7 +39,7 @@ export class Engine implements EnginePort {
       runner,
       this.info,
       options,
-      () => this.relieve?.() ?? false,
+      () => this.evictIdle?.() ?? false,
       (task) => {
         this.#jobs--;
         this.#foreground -= task.background ? 0 : 1;
@@ -104,7 +104,7 @@ export class Engine implements EnginePort {
   /** Queues the job; its edit is applied before the next step. */
   start(sequence: Sequence, job: Job): AsyncGenerator<Generated, void, undefined> {
     this.#refuse(sequence);
-    const answer: Answer = new Answer(() => this.#loop.drop(task, pocketError("CANCELLED")));
+    const answer: TokenStream = new TokenStream(() => this.#loop.drop(task, pocketError("CANCELLED")));
     const task = new Task(sequence, job, answer, sequence.length);
     sequence.task = task;
     this.#foreground += task.background ? 0 : 1;

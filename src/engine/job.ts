@@ -79,7 +79,7 @@ export interface Generated {
   readonly logprob: number;
   readonly top: readonly Alternative[];
   /** It had been proposed, and cost no step of its own. */
-  readonly proposed?: true;
+  readonly drafted?: true;
   /** Proposals that this token, sampled behind the accepted ones, has shown to be wrong; absent: none. */
   readonly rejected?: number;
 }
@@ -98,7 +98,7 @@ export interface EnginePort {
    * token: lets go of one idle sequence and says whether there was one. Its pages may come back later, when its
    * file is written.
    */
-  relieve?: () => boolean;
+  evictIdle?: () => boolean;
   create(): SequencePort;
   /**
    * A new sequence with the cells that `save` wrote, births as they were. Nothing of it exists before the whole

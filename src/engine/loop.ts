@@ -6,9 +6,9 @@ import type { Runner, RunnerInfo, StepResult } from "./addon.ts";
 import { giveWay, seatAll } from "./allocation.ts";
 import { Files } from "./kv-files.ts";
 import { RowCosts } from "./row-costs.ts";
-import { plan } from "./scheduler.ts";
+import { planStep } from "./scheduler.ts";
 import type { Sequence } from "./sequence.ts";
-import { Pace } from "./step-budget.ts";
+import { StepBudget } from "./step-budget.ts";
 import { type Share, type StepReport, Tally } from "./step-stats.ts";
 import type { Task } from "./task.ts";
 
@@ -29,7 +29,7 @@ const failuresTolerated = 3;
 export class Loop {
   readonly files: Files;
   readonly tally: Tally;
-  readonly #pace: Pace;
+  readonly #pace: StepBudget;
   readonly #rowCosts = new RowCosts();
   readonly #patienceMs: number;
   /** Oldest first. */
@@ -59,7 +59,7 @@ export class Loop {
     this.files = new Files(runner);
     this.tally = new Tally(options.onStep ?? (() => undefined));
     this.#patienceMs = options.patienceMs ?? 10_000;
-    this.#pace = new Pace(options.stepTokens, options.gapMs ?? Number.POSITIVE_INFINITY);
+    this.#pace = new StepBudget(options.stepTokens, options.gapMs ?? Number.POSITIVE_INFINITY);
   }
 
   get tasks(): readonly Task[] {
@@ -207,7 +207,7 @@ export class Loop {
   #share(ready: readonly Task[]): Share[] {
     const decoding = ready.filter((task) => task.decoding);
     this.#propose(decoding);
-    const shares = plan(ready, this.#pace.budget(decoding.length, deepest(ready)));
+    const shares = planStep(ready, this.#pace.budget(decoding.length, deepest(ready)));
     const work = ready
       .map((task, place) => ({ task, count: shares[place]! }))
       .filter(({ count }) => count > 0);

@@ -13,9 +13,9 @@ const buckets = 1 << 14;
 export const matchLeast = 2;
 export const matchMost = 8;
 /** Earlier places looked at per question: a text of one token over and over has as many as tokens. */
-const candidatesMost = 48;
+const maxCandidates = 48;
 
-export class Ngrams {
+export class NgramIndex {
   #tokens = new Int32Array(1024);
   /** Per position the one before it in its chain, or -1. */
   #earlier = new Int32Array(1024);
@@ -45,7 +45,7 @@ export class Ngrams {
     let best = 0;
     let from = -1;
     let place = this.#latest[this.#bucket(end - 1)]!;
-    for (let looked = 0; place >= 0 && looked < candidatesMost && best < matchMost; looked++) {
+    for (let looked = 0; place >= 0 && looked < maxCandidates && best < matchMost; looked++) {
       const match = this.#matchAt(place);
       if (match > best) {
         best = match;

@@ -2,15 +2,15 @@
 // the text before is proposed to come again, and as much of it as pays. Whether a proposal was right is the sampler's
 // to say (each row has the draw it would have alone, so equality is acceptance); here it is only counted. Proposals
 // are made by expected gain: acceptance by length of the match, against what rows cost.
-import { matchLeast, matchMost, Ngrams } from "./ngram-index.ts";
+import { matchLeast, matchMost, NgramIndex } from "./ngram-index.ts";
 import type { RowCosts } from "./row-costs.ts";
 
 /** Rows of proposals in one step; beyond it a row costs what it gains on the machines measured (bench/README.md). */
-export const proposalsMost = 16;
+export const maxDraftTokens = 16;
 /** A step must be expected to gain so much; less is lost in what the estimate does not know. */
-const gainLeast = 1.05;
+const minGain = 1.05;
 /** Questions without a proposal between two probes of a kind of match that does not pay. */
-const restMost = 64;
+const maxRest = 64;
 /** Older evidence counts so much at each new one. */
 const memory = 0.85;
 
@@ -23,8 +23,8 @@ interface Experience {
   restNext: number;
 }
 
-export class Lookup {
-  readonly #text = new Ngrams();
+export class PromptLookup {
+  readonly #text = new NgramIndex();
   /** By length of match. Longer ones are trusted more to begin with. */
   readonly #experience: Experience[] = Array.from({ length: matchMost - matchLeast + 1 }, (_, place) => ({
     accepted: 0.25 + 0.1 * place,
@@ -45,7 +45,7 @@ export class Lookup {
 
   /** At most `room` proposals for a step that computes `rows` rows without them. Often none. */
   propose(room: number, rows: number, costs: RowCosts): Int32Array {
-    const found = this.#text.find(Math.min(room, proposalsMost));
+    const found = this.#text.find(Math.min(room, maxDraftTokens));
     if (!found) return none;
     this.#match = found.match;
     const experience = this.#experience[found.match - matchLeast]!;
@@ -53,7 +53,7 @@ export class Lookup {
     if (count > 0) return found.tokens.subarray(0, count);
     if (experience.rest-- > 0) return none;
     experience.rest = experience.restNext;
-    experience.restNext = Math.min(2 * experience.restNext, restMost);
+    experience.restNext = Math.min(2 * experience.restNext, maxRest);
     return found.tokens.subarray(0, 1);
   }
 
@@ -73,7 +73,7 @@ const none = new Int32Array(0);
 /** Where tokens per time are most, each proposal being right with probability `right` if those before it were. */
 function bestCount(right: number, room: number, rows: number, costs: RowCosts): number {
   let best = 0;
-  let bestRate = rows * gainLeast;
+  let bestRate = rows * minGain;
   let expected = rows;
   for (let count = 1, all = right; count <= room; count++, all *= right) {
     expected += all;

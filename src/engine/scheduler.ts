@@ -20,10 +20,10 @@ export interface Demand {
 }
 
 /** Prompts make progress even when decodes alone use up the budget; fewer tokens in a step are not worth one. */
-export const leastPromptTokens = 16;
+export const minPromptTokens = 16;
 
 /** Tokens per demand, in the order given; 0 waits for a later step. At least one is positive. */
-export function plan(demands: readonly Demand[], budget: number): number[] {
+export function planStep(demands: readonly Demand[], budget: number): number[] {
   const shares = demands.map(() => 0);
   const places = demands.map((_, place) => place);
   const foreground = places.filter((place) => !demands[place]!.background);
@@ -34,7 +34,7 @@ export function plan(demands: readonly Demand[], budget: number): number[] {
     shares[place] = 1;
     left -= 1 + (demands[place]!.proposals ?? 0);
   }
-  left = Math.max(left, leastPromptTokens);
+  left = Math.max(left, minPromptTokens);
   // Smallest demand first: what it leaves of its even share is known before the larger ones take theirs.
   const turn = promptsOfTurn(demands, served, left).sort((a, b) => demands[a]!.pending - demands[b]!.pending);
   for (const [rank, place] of turn.entries()) {
@@ -52,7 +52,7 @@ function promptsOfTurn(demands: readonly Demand[], served: readonly number[], le
   let room = left;
   return waiting.filter((place) => {
     const chosen = room > 0;
-    room -= Math.min(demands[place]!.pending, leastPromptTokens);
+    room -= Math.min(demands[place]!.pending, minPromptTokens);
     return chosen;
   });
 }

@@ -2,7 +2,7 @@
 // somebody streams, a step must end within the gap that a reader still takes for fluent. What a prompt token
 // costs is learnt from the last steps, since it grows with the depth of the prompt and differs between
 // machines. Pure arithmetic on counts and milliseconds; it reads no clock.
-import { leastPromptTokens } from "./scheduler.ts";
+import { minPromptTokens } from "./scheduler.ts";
 
 export interface StepCost {
   readonly promptTokens: number;
@@ -18,7 +18,7 @@ const firstGuess = 32;
 const weightUp = 0.7;
 const weightDown = 0.2;
 
-export class Pace {
+export class StepBudget {
   #msPerPromptToken: number | undefined;
   /** Where that was learnt. */
   #depth = 0;
@@ -38,7 +38,7 @@ export class Pace {
     const known = this.#knownAt(depth);
     if (known === undefined) return Math.min(this.stepTokens, firstGuess + decodes);
     const fitting = Math.floor((this.gapMs - this.#msOfDecodes) / known);
-    return Math.min(this.stepTokens, decodes + Math.max(fitting, leastPromptTokens));
+    return Math.min(this.stepTokens, decodes + Math.max(fitting, minPromptTokens));
   }
 
   observe({ promptTokens, decodeTokens, depth, ms }: StepCost): void {
@@ -47,7 +47,7 @@ export class Pace {
       return;
     }
     // A few prompt tokens say little: what the step costs without any would be put down to them.
-    if (promptTokens < leastPromptTokens) return;
+    if (promptTokens < minPromptTokens) return;
     const forPrompt = Math.max(ms - (decodeTokens > 0 ? this.#msOfDecodes : 0), ms / 2);
     this.#msPerPromptToken = blend(this.#knownAt(depth), forPrompt / promptTokens);
     this.#depth = Math.max(depth, this.#depth + (depth - this.#depth) * weightDown);

@@ -67,8 +67,8 @@ export class Tally {
       else if (task.decoding) kinds.decodeTokens += count;
       else kinds.promptTokens += count;
     }
-    for (const { proposed = 0, accepted = [] } of outcomes) {
-      kinds.proposedTokens += proposed;
+    for (const { drafted = 0, accepted = [] } of outcomes) {
+      kinds.proposedTokens += drafted;
       kinds.acceptedTokens += accepted.length;
     }
     for (const kind of Object.keys(kinds) as (keyof typeof kinds)[]) this.counts[kind] += kinds[kind];

@@ -3,11 +3,11 @@
 // parked; one that gave its cells up as well knows all its tokens and is read again from the start.
 import type { CellSplice, SampledToken, StepEntry, StepOutcome } from "./addon.ts";
 import type { Generated, Job } from "./job.ts";
-import { Lookup } from "./prompt-lookup.ts";
+import { PromptLookup } from "./prompt-lookup.ts";
 import type { RowCosts } from "./row-costs.ts";
 import type { Demand } from "./scheduler.ts";
 import type { Sequence } from "./sequence.ts";
-import type { Answer } from "./token-stream.ts";
+import type { TokenStream } from "./token-stream.ts";
 
 /** Cells [start, end), in new coordinates. */
 interface Gap {
@@ -26,7 +26,7 @@ export class Task implements Demand {
   readonly #promptLength: number;
   /** The token sampled last, while it has no cell. */
   #owed: number | undefined;
-  #lookup: Lookup | undefined;
+  #lookup: PromptLookup | undefined;
   #proposals: Int32Array = noTokens;
   decoding = false;
   servedAt = 0;
@@ -41,7 +41,7 @@ export class Task implements Demand {
   constructor(
     readonly sequence: Sequence,
     readonly job: Job,
-    readonly answer: Answer,
+    readonly answer: TokenStream,
     length: number,
   ) {
     this.cells = job.splices.map(({ start, end, tokens }) => ({ start, end, count: tokens.length }));
@@ -123,7 +123,7 @@ export class Task implements Demand {
     const { lookup, constraint, maxTokens, stopTokens } = this.job;
     this.#proposals = noTokens;
     if (!lookup || constraint || !this.decoding) return;
-    this.#lookup ??= new Lookup(concatenate([read().subarray(0, this.filledLength), this.#fill]));
+    this.#lookup ??= new PromptLookup(concatenate([read().subarray(0, this.filledLength), this.#fill]));
     const found = this.#lookup.propose(maxTokens - this.#generated - 1, rows, costs);
     const end = found.findIndex((token) => stopTokens.has(token));
     this.#proposals = end < 0 ? found : found.subarray(0, end);
@@ -145,7 +145,7 @@ export class Task implements Demand {
       logprob,
       ...(mask && { mask }),
     };
-    return { ...entry, sample, ...(this.proposals > 0 && { proposals: this.#proposals }) };
+    return { ...entry, sample, ...(this.proposals > 0 && { draftTokens: this.#proposals }) };
   }
 
   /** After a step that computed `count` tokens. True when the answer is complete; else a token may be owed. */
@@ -154,11 +154,11 @@ export class Task implements Demand {
     this.#filled += count;
     if (this.pending > 0) return false;
     if (this.job.maxTokens === 0) return true;
-    const { accepted = [], proposed = 0 } = outcome;
-    this.#lookup?.learn(proposed, accepted.length);
-    for (const token of accepted) this.#say({ ...generated(token), proposed: true });
+    const { accepted = [], drafted = 0 } = outcome;
+    this.#lookup?.learn(drafted, accepted.length);
+    for (const token of accepted) this.#say({ ...generated(token), drafted: true });
     this.#length += accepted.length;
-    const rejected = proposed - accepted.length;
+    const rejected = drafted - accepted.length;
     this.#say({ ...generated(outcome), ...(rejected > 0 && { rejected }) });
     this.#owed = outcome.token;
     const { constraint, maxTokens, stopTokens } = this.job;

@@ -3,7 +3,7 @@
 // when the reader leaves early.
 import type { Generated } from "./job.ts";
 
-export class Answer implements AsyncGenerator<Generated, void, undefined> {
+export class TokenStream implements AsyncGenerator<Generated, void, undefined> {
   readonly #ready: Generated[] = [];
   #ended = false;
   #failure: Error | undefined;

@@ -4,20 +4,20 @@
 
 import type { ChatRequest, Message } from "../chat/chat.ts";
 import type { CountTokens } from "../context/block.ts";
-import type { Price, Till } from "./cost-model.ts";
+import type { CostModel, PromptCost } from "./cost-model.ts";
 
 interface Cells {
   readonly key: string;
   readonly tokens: number;
 }
 
-export class Ledger implements Till {
+export class CacheSimulator implements CostModel {
   #resident: readonly Cells[] = [];
 
   constructor(private readonly count: CountTokens) {}
 
   /** Makes the prompt resident, unless it is a fork's. kept + relocated + computed = promptTokens. */
-  bill({ messages, tools, session = "", fork }: ChatRequest): Price {
+  cost({ messages, tools, session = "", fork }: ChatRequest): PromptCost {
     const offered: Message[] = tools ? [{ role: "system", content: JSON.stringify(tools) }] : [];
     const wanted = [...offered, ...messages].map((message) => this.#cells(message));
     const promptTokens = tokensOf(wanted);
@@ -29,7 +29,7 @@ export class Ledger implements Till {
         ? "Nothing was edited."
         : `Message ${prefix} is the first that differs.`;
     if (!fork) this.#resident = wanted;
-    const bill = {
+    const cacheUsage = {
       session,
       kept,
       relocated,
@@ -37,7 +37,7 @@ export class Ledger implements Till {
       stale: relocated,
       reason,
     };
-    return { promptTokens, bill };
+    return { promptTokens, cacheUsage };
   }
 
   /** The answer's cells, which generating it has made. */

@@ -2,18 +2,18 @@
 // Chat. The latter computes every prompt for one token that nobody wants; what the recording says comes next
 // instead, so the agent's own words are computed as prompt and not by generating them.
 
-import type { Bill, Chat, ChatRequest, Message } from "../chat/chat.ts";
-import { gatherAnswer } from "../context/collect-answer.ts";
+import type { CacheUsage, Chat, ChatRequest, Message } from "../chat/chat.ts";
+import { collectAnswer } from "../context/collect-answer.ts";
 
-export interface Price {
+export interface PromptCost {
   readonly promptTokens: number;
-  readonly bill: Bill;
+  readonly cacheUsage: CacheUsage;
   /** From request to first token; absent where nothing was computed. */
   readonly promptMs?: number;
 }
 
-export interface Till {
-  bill(request: ChatRequest): Price | Promise<Price>;
+export interface CostModel {
+  cost(request: ChatRequest): PromptCost | Promise<PromptCost>;
   /** The answer that the recording gives to the request billed last. */
   speak(message: Message): void;
 }
@@ -21,18 +21,18 @@ export interface Till {
 /** What any request to the Chat has beside its messages: reuse, repair, tenant. */
 export type TillOptions = Omit<ChatRequest, "messages" | "tools" | "session" | "fork" | "maxTokens">;
 
-export class ChatTill implements Till {
+export class ChatCostModel implements CostModel {
   constructor(
     private readonly chat: Chat,
     private readonly options: TillOptions = {},
   ) {}
 
   /** Rejects as the Chat does. */
-  async bill(request: ChatRequest): Promise<Price> {
+  async cost(request: ChatRequest): Promise<PromptCost> {
     const asked = { ...request, ...this.options, maxTokens: 1, temperature: 0 };
-    const { finish } = await gatherAnswer(this.chat.chat(asked));
-    const { promptTokens, bill, promptMs } = finish;
-    return { promptTokens, bill, promptMs };
+    const { finish } = await collectAnswer(this.chat.chat(asked));
+    const { promptTokens, cacheUsage, promptMs } = finish;
+    return { promptTokens, cacheUsage, promptMs };
   }
 
   speak(): void {}

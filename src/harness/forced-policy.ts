@@ -17,8 +17,8 @@ import type { Policy, Steering, Turn } from "./policy.ts";
 /** A compaction that was refused is demanded again once the window is fuller by this part. */
 const again = 0.08;
 /** Characters of a step in the list, and steps. */
-const lineMost = 80;
-const linesMost = 40;
+const maxLineLength = 80;
+const maxLines = 40;
 
 /** A policy for one run: it remembers when it demanded a compaction. */
 export function forced(policy: Policy, { share }: NudgeOptions): Policy {
@@ -136,8 +136,8 @@ function stepsMessage(conversation: Conversation): Message | undefined {
   const steps = callsMade(conversation).map(({ name, arguments: json }) => `${name} ${json}`);
   if (steps.length === 0) return undefined;
   const lines = [...new Set(steps)]
-    .slice(-linesMost)
-    .map((line) => (line.length > lineMost ? `${line.slice(0, lineMost - 1)}…` : line));
+    .slice(-maxLines)
+    .map((line) => (line.length > maxLineLength ? `${line.slice(0, maxLineLength - 1)}…` : line));
   const content = ["[steps done]", ...lines, "Do the next step of the task that is not done yet."];
   return { role: "user", content: content.join("\n") };
 }

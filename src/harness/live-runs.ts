@@ -10,9 +10,9 @@ import { pocketError } from "../errors.ts";
 import type { AgentEvent } from "./events.ts";
 import { type RunReport, readReport } from "./report.ts";
 import { beginRun, driveRun, resumeRun } from "./run.ts";
-import { orderOf, type RunOrder } from "./run-options.ts";
+import { type RunOptions, runOptionsOf } from "./run-options.ts";
 import { openMcpServers } from "./tools/mcp.ts";
-import { openKit, resultCharacters } from "./tools/toolset.ts";
+import { openToolset, resultCharacters } from "./tools/toolset.ts";
 
 export interface LiveRunsOptions {
   readonly store: Store;
@@ -28,7 +28,7 @@ export interface LiveRunsOptions {
 
 /** `workspace`: a name, no path. `window` absent: what there is. */
 export interface LiveOrder
-  extends Pick<RunOrder, "harness" | "maxTurns" | "nudge" | "force" | "tenant" | "answer" | "workspace"> {
+  extends Pick<RunOptions, "harness" | "maxTurns" | "nudge" | "force" | "tenant" | "answer" | "workspace"> {
   readonly task: string;
   readonly window?: number | undefined;
 }
@@ -105,8 +105,8 @@ export class LiveRuns {
   #start(run: Run, chat: Chat): LiveRun {
     if (this.#closing) throw pocketError("ENGINE_CLOSED");
     const { id } = run.info;
-    const { workspace, window } = orderOf(run.info);
-    const kit = openKit({ workspace, window });
+    const { workspace, window } = runOptionsOf(run.info);
+    const kit = openToolset({ workspace, window });
     const controller = new AbortController();
     const watchers = new Set<(event: AgentEvent) => void>();
     const onEvent = (event: AgentEvent) => {

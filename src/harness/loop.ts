@@ -4,7 +4,7 @@
 
 import type { AnswerOptions, Chat, Message, Tool, ToolCall } from "../chat/chat.ts";
 import { type Exchange, tokensOf } from "../context/block.ts";
-import { type Answer, gatherAnswer } from "../context/collect-answer.ts";
+import { type ChatAnswer, collectAnswer } from "../context/collect-answer.ts";
 import type { Conversation } from "../context/conversation.ts";
 import { PocketError } from "../errors.ts";
 import type { AgentEvent, Outcome } from "./events.ts";
@@ -82,7 +82,7 @@ export class AgentLoop {
   }
 
   /** Undefined where the server says that the prompt is too long. */
-  async #ask(notice: Message | undefined, isFinal = false): Promise<Answer | undefined> {
+  async #ask(notice: Message | undefined, isFinal = false): Promise<ChatAnswer | undefined> {
     const { chat, conversation, limits, policy, answer } = this.options;
     this.#signal.throwIfAborted();
     this.#emit({ type: "turn-started", turn: ++this.#turn, used: this.#used, limit: limits.window });
@@ -104,7 +104,7 @@ export class AgentLoop {
       signal: this.#signal,
     };
     try {
-      const given = await gatherAnswer(chat.chat(request), (event) => {
+      const given = await collectAnswer(chat.chat(request), (event) => {
         if (event.type === "text-delta") this.#emit({ type: "text-delta", text: event.text });
       });
       this.#count("agent", given.finish);
@@ -202,7 +202,7 @@ export class AgentLoop {
     );
   }
 
-  #count(caller: Caller, finish: Answer["finish"]): void {
+  #count(caller: Caller, finish: ChatAnswer["finish"]): void {
     this.#tally = tallied(this.#tally, caller, finish);
   }
 
@@ -223,7 +223,7 @@ function isRepeated({ history }: Conversation, { name, arguments: json }: ToolCa
   return false;
 }
 
-function flawOf({ message, finish }: Answer): string | undefined {
+function flawOf({ message, finish }: ChatAnswer): string | undefined {
   if (finish.reason === "length") return "was cut off for its length";
   return message.content.trim() === "" && !message.toolCalls ? "was empty" : undefined;
 }

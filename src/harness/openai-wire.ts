@@ -1,6 +1,6 @@
 // The OpenAI shapes of a chat request and of its streamed answer, as a client speaks them. Requests are written
 // from house types; chunks are read with suspicion, since any server may have sent them. No sockets here.
-import type { Bill, ChatRequest, FinishReason, Message, ToolCall } from "../chat/chat.ts";
+import type { CacheUsage, ChatRequest, FinishReason, Message, ToolCall } from "../chat/chat.ts";
 
 export function wireRequest(model: string, request: ChatRequest): object {
   const { messages, tools, session, reuse, repair, forget, fork, maxTokens, stop } = request;
@@ -48,7 +48,7 @@ function wireFormat(format: ChatRequest["format"]): unknown {
 export interface ChunkUsage {
   readonly promptTokens: number;
   readonly completionTokens: number;
-  readonly bill: Bill;
+  readonly cacheUsage: CacheUsage;
 }
 
 /** Puts chunks together: text comes out at once, tool calls when the stream ends. */
@@ -116,7 +116,7 @@ function usageOf(usage: Fields, pocket: unknown): ChunkUsage {
   const completionTokens = number(usage.completion_tokens);
   const cached = number(record(usage.prompt_tokens_details).cached_tokens);
   const own = record(pocket);
-  const bill: Bill =
+  const cacheUsage: CacheUsage =
     typeof own.kept === "number"
       ? {
           session: String(own.session),
@@ -134,7 +134,7 @@ function usageOf(usage: Fields, pocket: unknown): ChunkUsage {
           stale: 0,
           reason: "The server tells how many tokens were cached, and not why.",
         };
-  return { promptTokens, completionTokens, bill };
+  return { promptTokens, completionTokens, cacheUsage };
 }
 
 function reasonOf(text: string): FinishReason {

@@ -8,18 +8,18 @@ import type { CountTokens } from "../context/block.ts";
 import { Conversation } from "../context/conversation.ts";
 import { compactTool } from "../context/tools.ts";
 import { pocketError } from "../errors.ts";
-import { Ledger } from "./cache-simulator.ts";
-import type { Price, Till } from "./cost-model.ts";
+import { CacheSimulator } from "./cache-simulator.ts";
+import type { CostModel, PromptCost } from "./cost-model.ts";
 import { limitsOf } from "./limits.ts";
 import { AgentLoop } from "./loop.ts";
 import type { Policy } from "./policy.ts";
 import { isContextCall, type Recording, type Step, withoutContextCalls } from "./recording.ts";
 import { emptyReport, type RunReport, reported } from "./report.ts";
-import { instructionsOf, policyOf, type RunOrder } from "./run-options.ts";
+import { instructionsOf, policyOf, type RunOptions } from "./run-options.ts";
 import type { AgentTool } from "./tool.ts";
 
 export interface ReplayCosts {
-  readonly harness: RunOrder["harness"];
+  readonly harness: RunOptions["harness"];
   readonly turns: number;
   readonly compactions: number;
   readonly expands: number;
@@ -36,10 +36,10 @@ const window = 2 ** 31;
 /** Costs by a ledger. Throws BAD_RECORDING for a recording whose calls have no results. */
 export async function replay(
   recording: Recording,
-  harness: RunOrder["harness"],
+  harness: RunOptions["harness"],
   count: CountTokens,
 ): Promise<ReplayCosts> {
-  const report = await replayed(recording, harness, { count, till: new Ledger(count) });
+  const report = await replayed(recording, harness, { count, till: new CacheSimulator(count) });
   const { turns, compactions, expands, tally, computed, prefixOnly } = report;
   return {
     harness,
@@ -54,7 +54,7 @@ export async function replay(
 
 export interface ReplayOptions {
   readonly count: CountTokens;
-  readonly till: Till;
+  readonly till: CostModel;
   /** Of the requests that the till sees. Default: "replay". */
   readonly session?: string;
 }
@@ -62,7 +62,7 @@ export interface ReplayOptions {
 /** Turn by turn, priced by any till. Throws BAD_RECORDING for a recording whose calls have no results. */
 export async function replayed(
   recording: Recording,
-  harness: RunOrder["harness"],
+  harness: RunOptions["harness"],
   { count, till, session = "replay" }: ReplayOptions,
 ): Promise<RunReport> {
   const plain = policyOf({ harness });
@@ -96,7 +96,7 @@ class ReplayChat implements Chat {
 
   constructor(
     private readonly recording: Recording,
-    private readonly till: Till,
+    private readonly till: CostModel,
   ) {}
 
   begin(turns: readonly Turn[]): void {
@@ -113,7 +113,7 @@ class ReplayChat implements Chat {
   }
 
   async *chat(request: ChatRequest): AsyncGenerator<ChatEvent, void, undefined> {
-    const { promptMs = 0, ...cost }: Price = await this.till.bill(request);
+    const { promptMs = 0, ...cost }: PromptCost = await this.till.cost(request);
     const message = request.fork ? undefined : this.#next();
     yield { type: "prompt-planned", ...cost };
     yield { type: "text-delta", text: message ? message.content : this.#summary };

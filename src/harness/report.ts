@@ -73,7 +73,7 @@ export function reported(report: RunReport, event: AgentEvent): RunReport {
       const sum = (pick: (finish: AnswerFinished) => number) =>
         event.finishes.reduce((total, finish) => total + pick(finish), 0);
       const compression = {
-        computed: sum(({ bill }) => bill.computed),
+        computed: sum(({ cacheUsage }) => cacheUsage.computed),
         ms: sum(({ promptMs, generateMs }) => promptMs + generateMs),
       };
       const count = (tally: Tally, finish: AnswerFinished) => tallied(tally, "compressor", finish);
@@ -118,9 +118,9 @@ function counted(report: RunReport): RunReport {
 
 function turnCost(
   turn: number,
-  { promptTokens, completionTokens, bill, promptMs, generateMs }: AnswerFinished,
+  { promptTokens, completionTokens, cacheUsage, promptMs, generateMs }: AnswerFinished,
 ) {
-  const { kept, relocated, computed } = bill;
+  const { kept, relocated, computed } = cacheUsage;
   const prefixOnly = relocated + computed;
   const ms = promptMs + generateMs;
   return { turn, input: promptTokens, kept, relocated, computed, prefixOnly, output: completionTokens, ms };

@@ -39,17 +39,17 @@ const orderSchema = z.object({
     .optional(),
 });
 
-export type RunOrder = z.infer<typeof orderSchema>;
+export type RunOptions = z.infer<typeof orderSchema>;
 
 /** Throws RUN_DAMAGED for settings that are not a run's of this harness. */
-export function orderOf({ id, settings }: RunInfo): RunOrder {
+export function runOptionsOf({ id, settings }: RunInfo): RunOptions {
   const { data, error } = orderSchema.safeParse(settings);
   if (data) return data;
   const issue = error.issues[0]!;
   throw pocketError("RUN_DAMAGED", id, `its settings: ${issue.path.join(".")}: ${issue.message}`);
 }
 
-export function policyOf({ harness, nudge, force }: Pick<RunOrder, "harness" | "nudge" | "force">): Policy {
+export function policyOf({ harness, nudge, force }: Pick<RunOptions, "harness" | "nudge" | "force">): Policy {
   const policy = { pca: pocketContext, react }[harness];
   if (nudge === undefined || harness !== "pca") return policy;
   return force === true ? forced(policy, { share: nudge }) : nudged(policy, { share: nudge });

@@ -9,13 +9,13 @@ import { PocketError, pocketError } from "../errors.ts";
 import type { AgentEvent } from "./events.ts";
 import { limitsOf } from "./limits.ts";
 import { AgentLoop, type AgentResult } from "./loop.ts";
-import { instructionsOf, orderOf, policyOf, type RunOrder } from "./run-options.ts";
+import { instructionsOf, policyOf, type RunOptions, runOptionsOf } from "./run-options.ts";
 import { type AgentTool, chosenTools } from "./tool.ts";
 
 /** A run with the task as its first request. `id` absent: a fresh one. Throws RUN_EXISTS. */
 export function beginRun(
   store: Store,
-  order: RunOrder & { readonly id?: string; readonly task: string },
+  order: RunOptions & { readonly id?: string; readonly task: string },
   count: CountTokens,
 ): Run {
   const { id = `run-${randomBytes(4).toString("hex")}`, task, ...settings } = order;
@@ -31,7 +31,7 @@ export function beginRun(
  */
 export function resumeRun(store: Store, id: string, count: CountTokens, task?: string): Run {
   const run = store.resume(id, count);
-  orderOf(run.info);
+  runOptionsOf(run.info);
   if (task !== undefined) run.conversation.request({ role: "user", content: task });
   else if (isAnswered(run.conversation)) throw pocketError("RUN_ANSWERED", id);
   return run;
@@ -54,7 +54,7 @@ export async function driveRun(
   { chat, tools, signal, onEvent }: DriveOptions,
 ): Promise<AgentResult> {
   const { info, conversation, journal } = run;
-  const order = orderOf(info);
+  const order = runOptionsOf(info);
   const tell = (event: AgentEvent) => {
     if (event.type !== "text-delta") journal.event(event.type, event);
     onEvent?.(event);

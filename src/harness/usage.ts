@@ -37,15 +37,15 @@ export const emptyTally: Tally = { agent: nothing, compressor: nothing, peakInpu
 
 /** The tally with one more call. */
 export function tallied(tally: Tally, caller: Caller, finish: AnswerFinished): Tally {
-  const { promptTokens, completionTokens, bill, promptMs, generateMs } = finish;
+  const { promptTokens, completionTokens, cacheUsage, promptMs, generateMs } = finish;
   const before = tally[caller];
   const cost: Cost = {
     calls: before.calls + 1,
     promptTokens: before.promptTokens + promptTokens,
     completionTokens: before.completionTokens + completionTokens,
-    kept: before.kept + bill.kept,
-    relocated: before.relocated + bill.relocated,
-    computed: before.computed + bill.computed,
+    kept: before.kept + cacheUsage.kept,
+    relocated: before.relocated + cacheUsage.relocated,
+    computed: before.computed + cacheUsage.computed,
     ms: before.ms + promptMs + generateMs,
   };
   const peakInput = caller === "agent" ? Math.max(tally.peakInput, promptTokens) : tally.peakInput;

@@ -56,7 +56,7 @@ export interface StepReport {
   /** Recomputed while nobody waited. */
   readonly backgroundTokens: number;
   /** Computed beside `decodeTokens` because they might come next, and those that did. Absent: none. */
-  readonly proposedTokens?: number;
+  readonly draftTokens?: number;
   readonly acceptedTokens?: number;
   readonly ms: number;
 }
@@ -65,7 +65,7 @@ export interface StepReport {
 export interface Counts {
   /** Now: no cell stands in it; one does; it is in the pool. */
   readonly pagesFree: number;
-  readonly pagesLent: number;
+  readonly pagesUsed: number;
   readonly pages: number;
   /** Now. */
   readonly sessions: number;

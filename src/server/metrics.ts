@@ -2,7 +2,7 @@
 // uses where it has one. Counters of prompts are sums of the bills that went out to clients, so they add up the
 // same way; gauges are read when somebody asks. Nothing here knows a session, a key or a word of a message.
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
-import type { Bill, ChatEvent } from "../chat/chat.ts";
+import type { CacheUsage, ChatEvent } from "../chat/chat.ts";
 import { PocketError } from "../errors.ts";
 import type { Backend, Counts, StepReport } from "./backend.ts";
 import type { Admission } from "./middleware/admission.ts";
@@ -62,8 +62,8 @@ export class Metrics {
     const rows: readonly (readonly [name: string, help: string, read: (counts: Counts) => number])[] = [
       ["cache_pages", "Pages of the pool", ({ pages }) => pages],
       ["cache_pages_free", "Pages in which no cell stands", ({ pagesFree }) => pagesFree],
-      ["cache_pages_lent", "Pages in which cells stand", ({ pagesLent }) => pagesLent],
-      ["kv_cache_usage_perc", "Part of the pages that is lent, 0 to 1", (c) => c.pagesLent / c.pages],
+      ["cache_pages_lent", "Pages in which cells stand", ({ pagesUsed }) => pagesUsed],
+      ["kv_cache_usage_perc", "Part of the pages that is lent, 0 to 1", (c) => c.pagesUsed / c.pages],
       ["sessions", "Resident conversations", ({ sessions }) => sessions],
       ["stale_tokens", "Resident tokens that are approximate", ({ staleTokens }) => staleTokens],
       ["disk_bytes", "Bytes of keys and values in files", ({ diskBytes }) => diskBytes],
@@ -122,32 +122,32 @@ export class Metrics {
     this.#queueSeconds.observe(waitedMs / 1000);
   }
 
-  #answered({ bill, reason, promptTokens, completionTokens }: Finish): void {
+  #answered({ cacheUsage, reason, promptTokens, completionTokens }: Finish): void {
     this.#finished.inc({ finished_reason: reason });
     this.#promptTokens.inc(promptTokens);
     this.#generationTokens.inc(completionTokens);
     this.#queries.inc(promptTokens);
-    this.#hits.inc(bill.kept + bill.relocated);
-    const parts: readonly [Counter, keyof Bill & ("kept" | "relocated" | "computed")][] = [
+    this.#hits.inc(cacheUsage.kept + cacheUsage.relocated);
+    const parts: readonly [Counter, keyof CacheUsage & ("kept" | "relocated" | "computed")][] = [
       [this.#kept, "kept"],
       [this.#relocated, "relocated"],
       [this.#computed, "computed"],
     ];
-    for (const [counter, part] of parts) counter.inc(bill[part]);
+    for (const [counter, part] of parts) counter.inc(cacheUsage[part]);
   }
 
   #stepped({ entries, promptTokens, decodeTokens, backgroundTokens, ms, ...lookup }: StepReport): void {
-    const { proposedTokens = 0, acceptedTokens = 0 } = lookup;
+    const { draftTokens = 0, acceptedTokens = 0 } = lookup;
     this.#steps.inc();
-    this.#proposed.inc(proposedTokens);
+    this.#proposed.inc(draftTokens);
     this.#accepted.inc(acceptedTokens);
-    this.#stepTokens.inc({ kind: "proposal" }, proposedTokens);
+    this.#stepTokens.inc({ kind: "proposal" }, draftTokens);
     this.#stepTokens.inc({ kind: "prompt" }, promptTokens);
     this.#stepTokens.inc({ kind: "decode" }, decodeTokens);
     this.#stepTokens.inc({ kind: "background" }, backgroundTokens);
     this.#stepSeconds.observe(ms / 1000);
     this.#batchSize.observe(entries);
-    this.#iterationTokens.observe(promptTokens + decodeTokens + backgroundTokens + proposedTokens);
+    this.#iterationTokens.observe(promptTokens + decodeTokens + backgroundTokens + draftTokens);
   }
 
   #counter(name: string, help: string): Counter {

@@ -16,7 +16,7 @@ import type {
 import type { EnginePort, JobSampling } from "../engine/job.ts";
 import { PocketError } from "../errors.ts";
 import { type Grammar, Grammars } from "../text/grammar.ts";
-import { NoCall, type Wording } from "../text/no-tool-call-mask.ts";
+import { NoToolCallMask, type Wording } from "../text/no-tool-call-mask.ts";
 import type { Prompt, Renderer } from "../text/render.ts";
 import { lengthOf, type Span, spanOf, tokensOf } from "../text/span.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
@@ -70,13 +70,13 @@ export interface RenderOptions {
 /** A step for idle repair: as long as a request that comes in between waits. */
 const idleTokens = 128;
 /** Sessions that outlived their time are looked for at least so often, in milliseconds. */
-const sweepMost = 60_000;
+const maxSweep = 60_000;
 
 export class LocalChat implements Chat {
   readonly #sessions: Sessions;
   readonly #spoken = new Spoken();
   readonly #grammars: Grammars;
-  #noCall: NoCall | undefined;
+  #noCall: NoToolCallMask | undefined;
   readonly #sweeper: NodeJS.Timeout | undefined;
 
   constructor(private readonly options: LocalChatOptions) {
@@ -92,7 +92,7 @@ export class LocalChat implements Chat {
       log,
     });
     if (ttlMs === undefined) return;
-    this.#sweeper = setInterval(() => this.#sessions.sweep(), Math.min(ttlMs, sweepMost)).unref();
+    this.#sweeper = setInterval(() => this.#sessions.sweep(), Math.min(ttlMs, maxSweep)).unref();
   }
 
   /** Ends idle repair and releases all sessions, to disk where there is one. Before the engine is closed. */
@@ -117,7 +117,7 @@ export class LocalChat implements Chat {
   }
 
   #wording(): Wording {
-    this.#noCall ??= new NoCall(this.options.tokenizer);
+    this.#noCall ??= new NoToolCallMask(this.options.tokenizer);
     return this.#noCall.start();
   }
 

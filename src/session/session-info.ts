@@ -2,7 +2,7 @@
 // all of them. Values only; nothing here changes a session.
 import { lengthOf } from "../text/span.ts";
 import type { DiskTier } from "./disk/disk-tier.ts";
-import type { Plan } from "./planner/diff.ts";
+import type { EditPlan } from "./planner/diff.ts";
 import type { Range } from "./planner/range.ts";
 import type { Session } from "./residency/session.ts";
 
@@ -68,7 +68,7 @@ export class Totals {
   #relocated = 0;
   #computed = 0;
 
-  add({ kept, relocated, computed }: Pick<Plan, "kept" | "relocated" | "computed">): void {
+  add({ kept, relocated, computed }: Pick<EditPlan, "kept" | "relocated" | "computed">): void {
     this.#kept += kept;
     this.#relocated += relocated;
     this.#computed += computed;

@@ -3,7 +3,7 @@
 // strings nor events.
 import type { Tokenizer } from "./tokenizer.ts";
 
-export class Decoder {
+export class Detokenizer {
   // A byte order mark is text here: dropping it would make the text differ from its ids.
   readonly #utf8 = new TextDecoder("utf-8", { ignoreBOM: true });
 

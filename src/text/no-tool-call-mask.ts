@@ -18,7 +18,7 @@ export interface Wording {
 }
 
 /** The masks of one vocabulary; made once, a few milliseconds. */
-export class NoCall {
+export class NoToolCallMask {
   readonly #later: Int32Array;
   readonly #first: Int32Array;
 

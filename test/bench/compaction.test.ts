@@ -20,8 +20,8 @@ beforeAll(async () => {
   stand = await Stand.open({ folder, tokens: 8192, kv: "f32" });
   const text = readFileSync(join(packageRoot(), "src", "config/config.ts"), "utf8").repeat(4);
   measurer = new Measurer(stand, text, context);
-  const { bill, promptTokens } = await measurer.prefill();
-  expect(bill.computed).toBe(promptTokens);
+  const { cacheUsage, promptTokens } = await measurer.prefill();
+  expect(cacheUsage.computed).toBe(promptTokens);
   expect(promptTokens).toBeGreaterThan(context);
 });
 afterAll(async () => {
@@ -39,18 +39,18 @@ test("a condition computes the summary under suffix, what is behind it under pre
   const of = (name: string) => readings.get(name)![0]!;
   const [suffix, prefix, none, ideal] = [of("suffix"), of("prefix"), of("none"), of("ideal")];
   // Runs of survivors that are shorter than 16 tokens are computed as well.
-  expect(suffix.bill.computed).toBeLessThanOrEqual(inserted + 16);
-  expect(suffix.bill.relocated).toBeGreaterThan(0);
-  expect(prefix.bill.kept).toBe(suffix.bill.kept);
-  expect(prefix.bill.computed + prefix.bill.kept).toBe(prefix.promptTokens);
-  expect(none.bill.computed).toBe(none.promptTokens);
-  expect(ideal.bill.computed).toBe(suffix.bill.computed);
-  expect(of("forget").bill.relocated).toBe(0);
-  expect(Math.abs(of("forget").bill.computed - prefix.bill.computed)).toBeLessThan(16);
-  const mended = of("repair: 16").bill.computed - suffix.bill.computed;
+  expect(suffix.cacheUsage.computed).toBeLessThanOrEqual(inserted + 16);
+  expect(suffix.cacheUsage.relocated).toBeGreaterThan(0);
+  expect(prefix.cacheUsage.kept).toBe(suffix.cacheUsage.kept);
+  expect(prefix.cacheUsage.computed + prefix.cacheUsage.kept).toBe(prefix.promptTokens);
+  expect(none.cacheUsage.computed).toBe(none.promptTokens);
+  expect(ideal.cacheUsage.computed).toBe(suffix.cacheUsage.computed);
+  expect(of("forget").cacheUsage.relocated).toBe(0);
+  expect(Math.abs(of("forget").cacheUsage.computed - prefix.cacheUsage.computed)).toBeLessThan(16);
+  const mended = of("repair: 16").cacheUsage.computed - suffix.cacheUsage.computed;
   expect(mended).toBeGreaterThanOrEqual(8);
   expect(mended).toBeLessThanOrEqual(32);
-  expect(of("repair: assistant").bill.computed).toBeGreaterThan(suffix.bill.computed);
+  expect(of("repair: assistant").cacheUsage.computed).toBeGreaterThan(suffix.cacheUsage.computed);
   // Tokens and pairs are counted from the steps, and agree with the bills.
   const { layers, heads, headDim } = stand.manifest.shapes;
   const pairs = (none.attention * 1e9) / (2 * layers * heads * headDim);
@@ -63,16 +63,16 @@ test("a condition computes the summary under suffix, what is behind it under pre
 test("a chain computes its summaries and one shift more each time", async () => {
   const readings = (await measurer.chain({ context, length: 4, share: 0.75, summary: 64 }))!;
   expect(readings.map(({ shifts }) => shifts)).toEqual([2, 3, 4, 5]);
-  for (const { bill } of readings) expect(bill.computed).toBeLessThan(90);
+  for (const { cacheUsage } of readings) expect(cacheUsage.computed).toBeLessThan(90);
   expect(await measurer.chain({ context, length: 500, share: 0.75, summary: 64 })).toBeUndefined();
 });
 
 test("the spliced row over HTTP computes what it inserts", async () => {
   const splice = { start: 64, end: 464, count: 50 };
   const readings = await measurer.splice(1500, splice, 1);
-  expect(readings.get("suffix")![0]!.bill).toMatchObject({ kept: 64, relocated: 1035, computed: 51 });
-  expect(readings.get("ideal")![0]!.bill).toMatchObject({ kept: 1100, relocated: 0, computed: 50 });
-  expect(readings.get("in place, nothing behind")![0]!.bill).toMatchObject({ kept: 64, computed: 50 });
+  expect(readings.get("suffix")![0]!.cacheUsage).toMatchObject({ kept: 64, relocated: 1035, computed: 51 });
+  expect(readings.get("ideal")![0]!.cacheUsage).toMatchObject({ kept: 1100, relocated: 0, computed: 50 });
+  expect(readings.get("in place, nothing behind")![0]!.cacheUsage).toMatchObject({ kept: 64, computed: 50 });
 });
 
 test("a summary that is no shorter than what it replaces is no condition", async () => {

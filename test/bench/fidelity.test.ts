@@ -141,5 +141,5 @@ test("a chain measures every arm in a round and loses no page", async () => {
     "1 suffix repair=assistant",
   ]);
   expect(links[1]!.stale).toBeLessThan(links[0]!.stale);
-  expect(runner.stats().pagesLent).toBe(0);
+  expect(runner.stats().pagesUsed).toBe(0);
 }, 60_000);

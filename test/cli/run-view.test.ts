@@ -3,13 +3,13 @@ import { expect, test } from "vitest";
 import { bar, RunView } from "../../src/cli/run-view.ts";
 import type { AgentEvent } from "../../src/harness/events.ts";
 
-const bill = { session: "s", kept: 900, relocated: 80, computed: 20, stale: 80, reason: "" };
+const cacheUsage = { session: "s", kept: 900, relocated: 80, computed: 20, stale: 80, reason: "" };
 const finish = {
   type: "answer-finished",
   reason: "stop",
   promptTokens: 1000,
   completionTokens: 5,
-  bill,
+  cacheUsage,
   promptMs: 300,
   generateMs: 100,
 } as const;
@@ -27,7 +27,7 @@ const turn: readonly AgentEvent[] = [
   { type: "answer-finished", turn: 1, finish },
   {
     type: "compressor-finished",
-    finishes: [{ ...finish, promptMs: 250, generateMs: 150, bill: { ...bill, computed: 214 } }],
+    finishes: [{ ...finish, promptMs: 250, generateMs: 150, cacheUsage: { ...cacheUsage, computed: 214 } }],
   },
   {
     type: "block-compacted",

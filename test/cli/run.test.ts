@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { openRemoteHouse } from "../../src/cli/agent-runtime.ts";
+import { openRemoteRuntime } from "../../src/cli/agent-runtime.ts";
 import { packageRoot } from "../../src/cli/package-root.ts";
 import { parseTokens, type RunFlags, resume, run } from "../../src/cli/run.ts";
 import { checkRuns, exportOne, listRuns, replayFile, showRun } from "../../src/cli/runs.ts";
@@ -171,7 +171,7 @@ test("runs on a server of ours over HTTP, compaction and all", async () => {
   const server = await startTinyServer();
   try {
     const baseUrl = `http://127.0.0.1:${server.port}/v1`;
-    const place = { screen, openHouse: () => openRemoteHouse("tiny", baseUrl) };
+    const place = { screen, openHouse: () => openRemoteRuntime("tiny", baseUrl) };
     // Its name is that of the tiny model's folder. The random model never answers to the point: it babbles to the end of its turns.
     await run("Say something.", flags({ baseUrl, window: "2k", maxTurns: "2", json: true }), config, place);
     const events = shown
@@ -180,7 +180,7 @@ test("runs on a server of ours over HTTP, compaction and all", async () => {
       .map((line) => JSON.parse(line));
     expect(events.at(-1).type).toBe("report");
     expect(events.at(-1).tally.agent.promptTokens).toBeGreaterThan(100);
-    expect(events.find(({ type }) => type === "answer-finished").finish.bill.reason).toBeTruthy();
+    expect(events.find(({ type }) => type === "answer-finished").finish.cacheUsage.reason).toBeTruthy();
   } finally {
     await server.close();
   }

@@ -4,11 +4,11 @@ import {
   type Chat,
   Compressor,
   catalogMessage,
+  collectAnswer,
   compactBlock,
   compactTool,
   expandBlock,
   expandTool,
-  gatherAnswer,
   type Message,
   Store,
   type Tool,
@@ -31,7 +31,7 @@ export async function myAgent(chat: Chat, task: string, mine: readonly MyTool[],
   for (;;) {
     const { history } = conversation;
     const catalog = catalogMessage(history, { used: history.tokens, limit });
-    const { message } = await gatherAnswer(chat.chat({ messages: [...history.messages(), catalog], tools }));
+    const { message } = await collectAnswer(chat.chat({ messages: [...history.messages(), catalog], tools }));
     const results: Message[] = [];
     const later: (() => unknown)[] = [];
     for (const { id, name, arguments: json } of message.toolCalls ?? []) {

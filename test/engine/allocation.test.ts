@@ -69,7 +69,7 @@ describe("answers that outgrow the pool", () => {
     const { engine } = rig(6);
     const idle = [engine.create(), engine.create()];
     for (const sequence of idle) await answer(sequence, range(0, 32), 0);
-    engine.relieve = () => {
+    engine.evictIdle = () => {
       const next = idle.shift();
       next?.release();
       return next !== undefined;
@@ -89,7 +89,7 @@ describe("answers that outgrow the pool", () => {
       open = resolve;
     });
     let asked = 0;
-    engine.relieve = () => {
+    engine.evictIdle = () => {
       if (asked++ > 0) return false;
       void idle.save("idle.kv");
       idle.release();

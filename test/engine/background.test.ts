@@ -141,7 +141,7 @@ describe("cells that need no computing", () => {
     await expect(sequence.save("a.kv")).rejects.toMatchObject({ code: "BAD_ARGUMENT" });
     back.release();
     other.release();
-    expect(runner.stats().pagesLent).toBe(0);
+    expect(runner.stats().pagesUsed).toBe(0);
   });
 
   test("are waited for when the engine closes while they are written", async () => {

@@ -3,8 +3,8 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { Job } from "../../src/engine/job.ts";
-import { Ngrams } from "../../src/engine/ngram-index.ts";
-import { Lookup, proposalsMost } from "../../src/engine/prompt-lookup.ts";
+import { NgramIndex } from "../../src/engine/ngram-index.ts";
+import { maxDraftTokens, PromptLookup } from "../../src/engine/prompt-lookup.ts";
 import { RowCosts } from "../../src/engine/row-costs.ts";
 import { append, collect, job, range, rig } from "./rig.ts";
 
@@ -76,7 +76,7 @@ describe("an answer with lookup", () => {
     const { acceptedTokens, proposedTokens } = engine.stats();
     expect(runner.log.length).toBe(60 - acceptedTokens);
     expect(runner.log.length).toBeLessThan(40);
-    expect(items.filter(({ proposed }) => proposed)).toHaveLength(acceptedTokens);
+    expect(items.filter(({ drafted }) => drafted)).toHaveLength(acceptedTokens);
     expect(items.reduce((sum, { rejected = 0 }) => sum + rejected, 0)).toBe(proposedTokens - acceptedTokens);
   });
 
@@ -113,7 +113,7 @@ describe("n-grams", () => {
   test("find the longest match among the latest places, as a search of the whole text does", () => {
     fc.assert(
       fc.property(fc.array(fc.integer({ min: 0, max: 3 }), { minLength: 1, maxLength: 40 }), (text) => {
-        const grams = new Ngrams();
+        const grams = new NgramIndex();
         for (const token of text) grams.push(token);
         const found = grams.find(3);
         const matches = range(1, text.length - 1).map((place) => {
@@ -143,14 +143,14 @@ describe("what is proposed", () => {
   test("grows with acceptance up to what rows are worth, and dies out without it", () => {
     const costs = new RowCosts();
     costs.observe(0, 20);
-    const good = new Lookup(repeated);
+    const good = new PromptLookup(repeated);
     for (let turn = 0; turn < 30; turn++) {
       const { length } = good.propose(100, 1, costs);
       good.learn(length, length);
     }
-    expect(good.propose(100, 1, costs)).toHaveLength(proposalsMost);
+    expect(good.propose(100, 1, costs)).toHaveLength(maxDraftTokens);
     expect(good.propose(3, 1, costs)).toHaveLength(3);
-    const bad = new Lookup(repeated);
+    const bad = new PromptLookup(repeated);
     let rows = 0;
     for (let turn = 0; turn < 1000; turn++) {
       const { length } = bad.propose(100, 1, costs);
@@ -167,7 +167,7 @@ describe("what is proposed", () => {
     for (let turn = 0; turn < 20; turn++) costs.observe(12, 20 * 13);
     expect(costs.ratio(12)).toBeCloseTo(13);
     expect(costs.ratio(0)).toBe(1);
-    const lookup = new Lookup(repeated);
+    const lookup = new PromptLookup(repeated);
     expect(lookup.propose(100, 1, costs).length).toBeLessThanOrEqual(1);
   });
 });

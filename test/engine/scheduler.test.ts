@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { leastPromptTokens, plan } from "../../src/engine/scheduler.ts";
+import { minPromptTokens, planStep } from "../../src/engine/scheduler.ts";
 
 const demand = fc.oneof(
   fc.record({ pending: fc.constant(1), decoding: fc.constant(true) }),
@@ -9,7 +9,7 @@ const demand = fc.oneof(
 
 describe("the plan of a step", () => {
   test("gives every decode its token before any prompt gets one", () => {
-    const shares = plan(
+    const shares = planStep(
       [
         { pending: 900, decoding: false },
         { pending: 1, decoding: true },
@@ -21,7 +21,7 @@ describe("the plan of a step", () => {
   });
 
   test("hands what a short prompt does not need to a long one", () => {
-    const shares = plan(
+    const shares = planStep(
       [
         { pending: 16_000, decoding: false },
         { pending: 20, decoding: false },
@@ -33,8 +33,8 @@ describe("the plan of a step", () => {
 
   test("lets prompts progress when decodes alone exceed the budget", () => {
     const decodes = Array.from({ length: 40 }, () => ({ pending: 1, decoding: true }));
-    const shares = plan([...decodes, { pending: 100, decoding: false }], 32);
-    expect(shares.at(-1)).toBe(leastPromptTokens);
+    const shares = planStep([...decodes, { pending: 100, decoding: false }], 32);
+    expect(shares.at(-1)).toBe(minPromptTokens);
   });
 
   test("never exceeds a demand or the budget, and wastes none of it", () => {
@@ -43,7 +43,7 @@ describe("the plan of a step", () => {
         fc.array(demand, { minLength: 1, maxLength: 30 }),
         fc.integer({ min: 1, max: 1024 }),
         (demands, budget) => {
-          const shares = plan(demands, budget);
+          const shares = planStep(demands, budget);
           const decodes = demands.filter((one) => one.decoding).length;
           const wanted = demands.reduce((sum, one) => sum + (one.decoding ? 0 : one.pending), 0);
           const prompts = shares.reduce(
@@ -51,7 +51,7 @@ describe("the plan of a step", () => {
             0,
           );
           expect(shares.every((share, place) => share >= 0 && share <= demands[place]!.pending)).toBe(true);
-          expect(prompts).toBe(Math.min(wanted, Math.max(budget - decodes, leastPromptTokens)));
+          expect(prompts).toBe(Math.min(wanted, Math.max(budget - decodes, minPromptTokens)));
           expect(shares.some((share) => share > 0)).toBe(true);
         },
       ),

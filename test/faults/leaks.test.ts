@@ -34,8 +34,8 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   await house.release();
-  const { pages, pagesFree, pagesLent, cells } = house.runner.stats();
-  expect({ pagesFree, pagesLent, cells }).toEqual({ pagesFree: pages, pagesLent: 0, cells: 0 });
+  const { pages, pagesFree, pagesUsed, cells } = house.runner.stats();
+  expect({ pagesFree, pagesUsed, cells }).toEqual({ pagesFree: pages, pagesUsed: 0, cells: 0 });
   house.runner.check();
   await house.close();
 });
@@ -76,7 +76,7 @@ test("fault 39: a hundred prompts that are too long cost no page and no step", a
     await expect(asked).rejects.toMatchObject({ code: "CONTEXT_LENGTH_EXCEEDED", status: 400 });
   }
   expect(steps).toBe(0);
-  expect(house.runner.stats().pagesLent).toBe(0);
+  expect(house.runner.stats().pagesUsed).toBe(0);
 });
 
 test("fault 40: two releases are one, and a failed allocation gives back what it took", async () => {
@@ -112,8 +112,8 @@ test("fault 41: an edit that makes a prompt too long is refused and the session 
   await expect(house.ask(longer, { session: "s" })).rejects.toMatchObject({
     code: "CONTEXT_LENGTH_EXCEEDED",
   });
-  const { bill } = await house.ask([...short, 1, 2, 3], { session: "s", maxTokens: 1 });
-  expect(bill.kept).toBe(300);
+  const { cacheUsage } = await house.ask([...short, 1, 2, 3], { session: "s", maxTokens: 1 });
+  expect(cacheUsage.kept).toBe(300);
 });
 
 test("fault 41: hundreds of requests on end at the brim of the window all end", async () => {

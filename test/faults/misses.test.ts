@@ -21,12 +21,12 @@ test("fault 47: thinking that a client strips from its history is cut out, and w
     );
   await house.ask([system("Think."), ...history(true)], { session: "s", maxTokens: 1 });
   const nudge = [...history(false), assistant("Yes."), user("Go on.")];
-  const { bill, promptTokens } = await house.ask([system("Think."), ...nudge], {
+  const { cacheUsage, promptTokens } = await house.ask([system("Think."), ...nudge], {
     session: "s",
     maxTokens: 1,
   });
-  expect(bill.kept + bill.relocated).toBeGreaterThan(promptTokens / 2);
-  expect(bill.relocated).toBeGreaterThan(100);
+  expect(cacheUsage.kept + cacheUsage.relocated).toBeGreaterThan(promptTokens / 2);
+  expect(cacheUsage.relocated).toBeGreaterThan(100);
 });
 
 test("fault 48: what the model said comes back as the ids it was said with, whatever they spell", async () => {
@@ -35,10 +35,10 @@ test("fault 48: what the model said comes back as the ids it was said with, what
     const first = [user(`Say ${attempt}`)];
     const said = await house.ask(first, { session, temperature: 1.5, seed: attempt, maxTokens: 24 });
     const next = [...first, assistant(said.text), user("More")];
-    const { bill } = await house.ask(next, { session, maxTokens: 1 });
+    const { cacheUsage } = await house.ask(next, { session, maxTokens: 1 });
     // All but the token sampled last, which has no cell, and the one that ended the answer.
     const least = said.promptTokens + said.completionTokens - 2;
-    expect([attempt, bill.kept >= least, bill.relocated]).toEqual([attempt, true, 0]);
+    expect([attempt, cacheUsage.kept >= least, cacheUsage.relocated]).toEqual([attempt, true, 0]);
     house.backend.deleteSession(session);
   }
 });
@@ -47,10 +47,10 @@ test("fault 50: a bill says why reuse stopped, and says so differently for diffe
   house.clear();
   const messages = [system("You tell the truth."), ...turns(5, "why")];
   const bills = [];
-  bills.push((await house.ask(messages, { session: "s" })).bill);
-  bills.push((await house.ask(messages, { session: "s", reuse: "none" })).bill);
+  bills.push((await house.ask(messages, { session: "s" })).cacheUsage);
+  bills.push((await house.ask(messages, { session: "s", reuse: "none" })).cacheUsage);
   const edited = [messages[0]!, user("Other."), ...messages.slice(2)];
-  bills.push((await house.ask(edited, { session: "s", reuse: "prefix" })).bill);
+  bills.push((await house.ask(edited, { session: "s", reuse: "prefix" })).cacheUsage);
   const reasons = bills.map(({ reason }) => reason);
   for (const reason of reasons) expect(reason).toMatch(/^[A-Z].{10,}\.$/);
   expect(new Set(reasons).size).toBe(3);
@@ -61,8 +61,8 @@ test("fault 52: the tokens reused are all that came before, at every length, wit
   const whole = ids(70, 52);
   await house.ask(whole.slice(0, 1), { session: "grow", maxTokens: 1 });
   for (let length = 2; length <= 70; length++) {
-    const { bill } = await house.ask(whole.slice(0, length), { session: "grow", maxTokens: 1 });
-    expect([length, bill.kept, bill.computed]).toEqual([length, length - 1, 1]);
+    const { cacheUsage } = await house.ask(whole.slice(0, length), { session: "grow", maxTokens: 1 });
+    expect([length, cacheUsage.kept, cacheUsage.computed]).toEqual([length, length - 1, 1]);
   }
 });
 
@@ -70,8 +70,8 @@ test("fault 52: an unchanged history costs its new turn only, at every length", 
   const history = turns(11, "lag");
   await house.ask(history.slice(0, 1), { session: "turns", maxTokens: 1 });
   for (let count = 3; count <= 11; count += 2) {
-    const { bill } = await house.ask(history.slice(0, count), { session: "turns", maxTokens: 1 });
+    const { cacheUsage } = await house.ask(history.slice(0, count), { session: "turns", maxTokens: 1 });
     const grown = lengthOf(history.slice(0, count)) - lengthOf(history.slice(0, count - 2));
-    expect([count, bill.computed <= grown + around]).toEqual([count, true]);
+    expect([count, cacheUsage.computed <= grown + around]).toEqual([count, true]);
   }
 });

@@ -184,7 +184,7 @@ test("fault 27: a file of another layout, model, format or rotation is refused, 
   await expect(bf16.load(file)).rejects.toMatchObject({ code: "KV_FILE_REFUSED" });
   await bf16.close();
   runner.release(id);
-  expect(runner.stats().pagesLent).toBe(0);
+  expect(runner.stats().pagesUsed).toBe(0);
 });
 
 test("fault 34: a fork that ends inside a page goes on beside its source, at every number of cells in it", async () => {

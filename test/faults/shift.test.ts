@@ -61,9 +61,12 @@ test("fault 13: settings taken in pairs all start, edit and answer", async () =>
     const house = await openHouse({ flags: { "cache.tokens": "2048", ...flags } });
     await house.ask(turns(5, "pair", 3), { session: "s", maxTokens: 2 });
     const edited = [user("Short."), ...turns(5, "pair", 3).slice(1)];
-    const { bill, promptTokens } = await house.ask(edited, { session: "s", maxTokens: 2 });
-    expect([flags, bill.kept + bill.relocated + bill.computed]).toEqual([flags, promptTokens]);
-    expect([flags, bill.relocated > 0]).toEqual([flags, true]);
+    const { cacheUsage, promptTokens } = await house.ask(edited, { session: "s", maxTokens: 2 });
+    expect([flags, cacheUsage.kept + cacheUsage.relocated + cacheUsage.computed]).toEqual([
+      flags,
+      promptTokens,
+    ]);
+    expect([flags, cacheUsage.relocated > 0]).toEqual([flags, true]);
     house.runner.check();
     await house.close();
   }
@@ -97,8 +100,8 @@ for (const family of ["qwen2", "llama"] as const)
       const rewound = await house.ask(back, { session: "s", reuse: "prefix" });
       expect(rewound.text).toBe((await house.cold(back)).text);
       const on = [...back, assistant(rewound.text), user("And on")];
-      const { text, bill } = await house.ask(on, { session: "s", reuse: "prefix" });
-      expect(bill.kept).toBeGreaterThanOrEqual(rewound.promptTokens);
+      const { text, cacheUsage } = await house.ask(on, { session: "s", reuse: "prefix" });
+      expect(cacheUsage.kept).toBeGreaterThanOrEqual(rewound.promptTokens);
       // Spoken again word for word by the cold one: the ids are remembered for the text.
       expect(text).toBe((await house.cold(on)).text);
     }

@@ -54,9 +54,9 @@ test("fault 21: two sessions evicted in one tick never answer with each other's 
       const answers = await Promise.all(
         two.map((name) => house.ask(further(name), { session: name, reuse: "prefix" })),
       );
-      for (const [place, { text, bill, promptTokens }] of answers.entries()) {
+      for (const [place, { text, cacheUsage, promptTokens }] of answers.entries()) {
         expect([round, two[place], text]).toEqual([round, two[place], cold.get(two[place]!)]);
-        expect(bill.kept + bill.relocated + bill.computed).toBe(promptTokens);
+        expect(cacheUsage.kept + cacheUsage.relocated + cacheUsage.computed).toBe(promptTokens);
       }
     }
   }
@@ -102,11 +102,11 @@ test("fault 26: sessions that come back from files after mixed load answer as if
     Array.from({ length: 8 }, (_, n) => house.ask(turns(3, `load${n}`, 12), { maxTokens: 4 })),
   );
   for (const name of names) {
-    const { text, bill } = await house.ask(further(name), { session: name, reuse: "prefix" });
+    const { text, cacheUsage } = await house.ask(further(name), { session: name, reuse: "prefix" });
     expect([name, text]).toEqual([name, cold.get(name)]);
     // Honest about it: no more was reused than the two prompts share, and something was.
-    expect(bill.kept).toBeGreaterThan(100);
-    expect(bill.kept).toBeLessThanOrEqual(shared(conversation(name), further(name)));
+    expect(cacheUsage.kept).toBeGreaterThan(100);
+    expect(cacheUsage.kept).toBeLessThanOrEqual(shared(conversation(name), further(name)));
   }
 });
 
@@ -115,8 +115,8 @@ test("fault 45: pages and files stay inside their budgets, and gauges say how mu
   await openTight({ flags: { "cache.disk": "1M" } });
   for (const name of sessionsOf(16)) {
     await house.ask(conversation(name), { session: name, maxTokens: 2 });
-    const { pagesLent, pagesFree, pages } = house.runner.stats();
-    expect(pagesLent + pagesFree).toBe(pages);
+    const { pagesUsed, pagesFree, pages } = house.runner.stats();
+    expect(pagesUsed + pagesFree).toBe(pages);
   }
   await until(() => house.backend.counts().diskWrites > 6);
   await until(() => bytesIn() <= 2 ** 20);
@@ -131,8 +131,8 @@ test("fault 51: what is written to files is also read back, and both are counted
   const names = sessionsOf(5);
   for (const name of names) await house.ask(conversation(name), { session: name, maxTokens: 2 });
   await until(() => house.backend.counts().diskWrites >= 2);
-  const { bill } = await house.ask(further(names[0]!), { session: names[0]!, maxTokens: 2 });
+  const { cacheUsage } = await house.ask(further(names[0]!), { session: names[0]!, maxTokens: 2 });
   expect(house.backend.counts().diskHits).toBe(1);
-  expect(bill.kept).toBeGreaterThan(100);
-  expect(bill.reason).toMatch(/disk|file/i);
+  expect(cacheUsage.kept).toBeGreaterThan(100);
+  expect(cacheUsage.reason).toMatch(/disk|file/i);
 });

@@ -73,10 +73,10 @@ test("fault 29: equal words as tenant and as session name never make two convers
   const pairs = words.flatMap((tenant) => words.map((session) => ({ tenant, session: session || "empty" })));
   for (const [place, pair] of pairs.entries()) {
     const own = [...prompt, user(`number ${place}`)].filter((_, at) => at !== 5);
-    const { bill } = await house.ask(own, { ...pair, maxTokens: 1 });
+    const { cacheUsage } = await house.ask(own, { ...pair, maxTokens: 1 });
     const before = pairs.slice(0, place).some(({ tenant }) => tenant === pair.tenant);
     // The first of a tenant finds nothing, however like the others it is.
-    if (!before) expect([pair, bill.kept, bill.relocated]).toEqual([pair, 0, 0]);
+    if (!before) expect([pair, cacheUsage.kept, cacheUsage.relocated]).toEqual([pair, 0, 0]);
   }
   for (const tenant of words) {
     const seen = house.backend.sessions(tenant).map(({ id }) => id);
@@ -100,7 +100,7 @@ test("fault 31: what was proposed and not said is in no cell and in nobody's pre
   for (const [place, { tokens, said }] of never.slice(0, 12).entries()) {
     const whole = [...tokens, ...ids(5, 31)];
     const hit = await guessing.ask(whole, { session: `other-${place}`, reuse: "prefix" });
-    expect(hit.bill.kept).toBeLessThanOrEqual(said);
+    expect(hit.cacheUsage.kept).toBeLessThanOrEqual(said);
     expect(hit.text).toBe((await guessing.cold(whole)).text);
   }
   await guessing.close();
@@ -109,11 +109,11 @@ test("fault 31: what was proposed and not said is in no cell and in nobody's pre
 function noting(inner: Runner, never: { tokens: number[]; said: number }[]): Runner {
   const step: Runner["step"] = async (entries) => {
     const result = await inner.step(entries);
-    for (const [place, { sequence, proposals }] of entries.entries()) {
-      const { accepted = [], proposed = 0 } = result.outcomes[place]!;
-      if (accepted.length === proposed) continue;
+    for (const [place, { sequence, draftTokens }] of entries.entries()) {
+      const { accepted = [], drafted = 0 } = result.outcomes[place]!;
+      if (accepted.length === drafted) continue;
       const tokens = Array.from(inner.inspect(sequence).tokens);
-      const rejected = proposals!.subarray(accepted.length, proposed);
+      const rejected = draftTokens!.subarray(accepted.length, drafted);
       never.push({ tokens: [...tokens, ...rejected], said: tokens.length });
     }
     return result;
@@ -134,7 +134,7 @@ test("fault 32: a hit of every number of pages gives what a miss gives", async (
       const kept = pages * 16 + over;
       await house.ask(whole.slice(0, kept), { session, maxTokens: 1, reuse: "none" });
       const hit = await house.ask(whole, { session, reuse: "prefix" });
-      expect([session, hit.bill.kept]).toEqual([session, kept]);
+      expect([session, hit.cacheUsage.kept]).toEqual([session, kept]);
       expect([session, hit.text]).toEqual([session, (await house.cold(whole)).text]);
       house.backend.deleteSession(session);
     }
@@ -146,7 +146,7 @@ test("fault 33: reuse of pages in every number format equals a cold start in tha
     const whole = ids(150, 33);
     await small.ask(whole.slice(0, 100), { session: "s", maxTokens: 1 });
     const hit = await small.ask(whole, { session: "s", reuse: "prefix" });
-    expect([kvType, hit.bill.kept]).toEqual([kvType, 100]);
+    expect([kvType, hit.cacheUsage.kept]).toEqual([kvType, 100]);
     expect([kvType, hit.text]).toEqual([kvType, (await small.cold(whole)).text]);
     await small.close();
   }
@@ -163,17 +163,17 @@ test("fault 37: what one session holds after an edit is never an exact beginning
   await house.ask(before, { session: "a", maxTokens: 1 });
   const after = [before[0]!, user("In short: words."), ...before.slice(4)];
   const edited = await house.ask(after, { session: "a", maxTokens: 1 });
-  expect(edited.bill.relocated).toBeGreaterThan(200);
+  expect(edited.cacheUsage.relocated).toBeGreaterThan(200);
   const next = [...after, assistant("So."), user("And?")];
-  const exact = edited.bill.kept + edited.bill.computed;
+  const exact = edited.cacheUsage.kept + edited.cacheUsage.computed;
   const cold = await house.cold(next);
   for (const reuse of ["suffix", "prefix"] as const) {
-    const { text, bill } = await house.ask(next, { session: "b", reuse });
-    expect(bill.kept).toBeLessThanOrEqual(exact);
-    expect([bill.relocated, bill.stale, text]).toEqual([0, 0, cold.text]);
+    const { text, cacheUsage } = await house.ask(next, { session: "b", reuse });
+    expect(cacheUsage.kept).toBeLessThanOrEqual(exact);
+    expect([cacheUsage.relocated, cacheUsage.stale, text]).toEqual([0, 0, cold.text]);
     house.backend.deleteSession("b");
   }
   // In the session itself the same prompt may be approximate, and then the bill says so.
   const own = await house.ask(next, { session: "a" });
-  expect(own.bill.stale).toBeGreaterThan(200);
+  expect(own.cacheUsage.stale).toBeGreaterThan(200);
 });

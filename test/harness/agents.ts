@@ -7,7 +7,7 @@ import type { ChatRequest, ToolCall } from "../../src/chat/chat.ts";
 import { exportRun } from "../../src/context/export.ts";
 import { Store } from "../../src/context/store.ts";
 import { beginRun, driveRun } from "../../src/harness/run.ts";
-import type { RunOrder } from "../../src/harness/run-options.ts";
+import type { RunOptions } from "../../src/harness/run-options.ts";
 import type { AgentTool } from "../../src/harness/tool.ts";
 import { count, type Line, ScriptedChat } from "../support/fake-chat.ts";
 
@@ -16,7 +16,7 @@ export const read: AgentTool = {
   run: async (json) => `${json} ${"x".repeat(JSON.parse(json).size)}`,
 };
 
-export const order: RunOrder = { harness: "pca", model: "scripted", window: 100_000, maxTurns: 100 };
+export const order: RunOptions = { harness: "pca", model: "scripted", window: 100_000, maxTurns: 100 };
 
 export interface Habit {
   readonly turns: number;

@@ -5,7 +5,7 @@ import type { ChatEvent, ChatRequest } from "../../src/chat/chat.ts";
 import { pocketError } from "../../src/errors.ts";
 import { HttpChat } from "../../src/harness/http-chat.ts";
 import { buildServer } from "../../src/server/app.ts";
-import { bill, ScriptedBackend, serverOptions } from "../support/scripted-backend.ts";
+import { cacheUsage, ScriptedBackend, serverOptions } from "../support/scripted-backend.ts";
 
 async function eventsOf(chat: HttpChat, request: ChatRequest): Promise<ChatEvent[]> {
   const events: ChatEvent[] = [];
@@ -59,7 +59,7 @@ describe("on our own server", () => {
       reason: "stop",
       promptTokens: 32,
       completionTokens: 4,
-      bill,
+      cacheUsage,
     });
   });
 
@@ -139,7 +139,7 @@ describe("on a server that is not ours", () => {
         type: "answer-finished",
         reason: "tool_calls",
         promptTokens: 9,
-        bill: { kept: 5, computed: 4, relocated: 0 },
+        cacheUsage: { kept: 5, computed: 4, relocated: 0 },
       },
     ]);
   });

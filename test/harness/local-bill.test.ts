@@ -52,16 +52,16 @@ test("the compressor recomputes only its instruction, the agent only the memory 
   expect(done, text).toBeDefined();
   // Through b004: system, request, and two messages for each exchange.
   const through = before.slice(0, 2 + 2 * 4);
-  const { bill, promptTokens } = finishes[0]!;
-  expect(bill.relocated).toBe(0);
-  expect(bill.kept).toBeGreaterThanOrEqual(tokensOf(through) - tokensOf([]) - 1);
-  expect(bill.computed).toBe(promptTokens - bill.kept);
+  const { cacheUsage, promptTokens } = finishes[0]!;
+  expect(cacheUsage.relocated).toBe(0);
+  expect(cacheUsage.kept).toBeGreaterThanOrEqual(tokensOf(through) - tokensOf([]) - 1);
+  expect(cacheUsage.computed).toBe(promptTokens - cacheUsage.kept);
 
   const next = await ask(chat, { messages: request() });
   const survivors = history.blocks.slice(3).reduce((sum, { tokens }) => sum + tokens, 0);
-  expect(next.bill.relocated).toBeGreaterThan(0.9 * survivors);
+  expect(next.cacheUsage.relocated).toBeGreaterThan(0.9 * survivors);
   const fresh = tokensOf([done!.memory.message]) + tokensOf(request().slice(-1));
-  expect(next.bill.computed).toBeLessThanOrEqual(fresh);
+  expect(next.cacheUsage.computed).toBeLessThanOrEqual(fresh);
 });
 
 test("under its name too: a second compaction and an expand compute what is new, though cells are approximate", async () => {
@@ -85,18 +85,18 @@ test("under its name too: a second compaction and an expand compute what is new,
   await agent();
   await compact('{"start":"b002","end":"b003"}');
   const edited = await agent();
-  expect(edited.bill.stale).toBeGreaterThan(1000);
+  expect(edited.cacheUsage.stale).toBeGreaterThan(1000);
   const before = chat.inspect("agent");
-  const { bill } = await compact('{"start":"b005","end":"b006"}');
-  expect(bill.stale).toBeGreaterThan(300);
+  const { cacheUsage } = await compact('{"start":"b005","end":"b006"}');
+  expect(cacheUsage.stale).toBeGreaterThan(300);
   // The instruction is all that is new.
-  expect(bill.computed).toBeLessThan(tokensOf([user("x".repeat(1200))]));
+  expect(cacheUsage.computed).toBeLessThan(tokensOf([user("x".repeat(1200))]));
   expect(chat.inspect("agent")).toEqual(before);
   await agent();
   const { done } = expandBlock('{"tag":"ctx-0001"}', { conversation, limit: 32_768, pending: 0 });
   const copies = done!.apply().reduce((sum, { tokens }) => sum + tokens, 0);
   expect(history.blocks.at(-1)!.kind).toBe("exchange");
   const expanded = await agent();
-  expect(expanded.bill.relocated).toBeGreaterThan(copies);
-  expect(expanded.bill.computed).toBeLessThanOrEqual(tokensOf(request().slice(-1)) + 32);
+  expect(expanded.cacheUsage.relocated).toBeGreaterThan(copies);
+  expect(expanded.cacheUsage.computed).toBeLessThanOrEqual(tokensOf(request().slice(-1)) + 32);
 });

@@ -6,7 +6,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { Message } from "../../src/chat/chat.ts";
 import { format } from "../../src/context/catalog.ts";
-import { Ledger } from "../../src/harness/cache-simulator.ts";
+import { CacheSimulator } from "../../src/harness/cache-simulator.ts";
 import { readRecording } from "../../src/harness/recording.ts";
 import { replay } from "../../src/harness/replay.ts";
 import { count } from "../support/fake-chat.ts";
@@ -106,14 +106,14 @@ test("a ledger's bill adds up, and agrees with a dumber count on lists of differ
   fc.assert(
     fc.property(lists, lists, (first, second) => {
       const message = (number: number): Message => ({ role: "user", content: "x".repeat(number) });
-      const ledger = new Ledger(count);
-      ledger.bill({ messages: first.map(message), session: "s" });
-      const { promptTokens, bill } = ledger.bill({ messages: second.map(message), session: "s" });
-      expect(bill.kept + bill.relocated + bill.computed).toBe(promptTokens);
+      const ledger = new CacheSimulator(count);
+      ledger.cost({ messages: first.map(message), session: "s" });
+      const { promptTokens, cacheUsage } = ledger.cost({ messages: second.map(message), session: "s" });
+      expect(cacheUsage.kept + cacheUsage.relocated + cacheUsage.computed).toBe(promptTokens);
       let prefix = 0;
       while (prefix < second.length && first[prefix] === second[prefix]) prefix++;
       const tokens = (numbers: readonly number[]) => numbers.reduce((sum, number) => sum + 10 + number, 0);
-      expect(bill.kept).toBe(tokens(second.slice(0, prefix)));
+      expect(cacheUsage.kept).toBe(tokens(second.slice(0, prefix)));
       // Every subset of what follows that is in both in order; the best of them is what survives.
       const rest = second.slice(prefix);
       let best = 0;
@@ -123,7 +123,7 @@ test("a ledger's bill adds up, and agrees with a dumber count on lists of differ
         const isOrdered = places.every((place, at) => place >= 0 && (at === 0 || place > places[at - 1]!));
         if (isOrdered) best = Math.max(best, tokens(chosen));
       }
-      expect(bill.relocated).toBe(best);
+      expect(cacheUsage.relocated).toBe(best);
     }),
     { numRuns: 60 },
   );

@@ -18,7 +18,7 @@ import { editTool, readTool, writeTool } from "../../src/harness/tools/files.ts"
 import { listTool } from "../../src/harness/tools/list.ts";
 import { installed } from "../../src/harness/tools/sandbox.ts";
 import { searchTool } from "../../src/harness/tools/search.ts";
-import { openKit, resultCharacters } from "../../src/harness/tools/toolset.ts";
+import { openToolset, resultCharacters } from "../../src/harness/tools/toolset.ts";
 import { Workspace } from "../../src/harness/tools/workspace.ts";
 
 let outside: string;
@@ -232,7 +232,7 @@ describe("search", () => {
 
 test("results are a fraction of the window", () => {
   expect([2048, 8192, 32_768, 131_072].map(resultCharacters)).toEqual([1024, 4096, 16_000, 16_000]);
-  const kit = openKit({ workspace: folder, window: 8192 });
+  const kit = openToolset({ workspace: folder, window: 8192 });
   expect(kit.tools.map(({ spec }) => spec.name)).toEqual([
     "read",
     "list",

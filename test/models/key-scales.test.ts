@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { decodeModel, encodeModel, type Node } from "../../models/graph/onnx.ts";
 import { readManifest } from "../../models/manifest.ts";
-import { pairScales } from "../../models/quantisation/key-scales.ts";
+import { keyScales } from "../../models/quantisation/key-scales.ts";
 import { openGguf } from "../../models/readers/gguf.ts";
 import { packageRoot, runtimeLibrary } from "../../src/cli/package-root.ts";
 import { type KvType, openRunner } from "../../src/engine/addon.ts";
@@ -23,8 +23,8 @@ describe("the scale of a pair", () => {
     // One head of 4: pairs (0, 2) and (1, 3).
     const weight = Float32Array.of(0.5, 0, 0, 0, 0, 4, 0, 0);
     const bias = Float32Array.of(3, 0, 4, 0);
-    expect(pairScales({ weight, bias }, gain, 4)).toEqual([Math.fround(5 + 4 * Math.hypot(1, 2)), 1]);
-    expect(pairScales({ weight }, gain, 4)).toEqual([Math.fround(4 * Math.hypot(1, 2)), 1]);
+    expect(keyScales({ weight, bias }, gain, 4)).toEqual([Math.fround(5 + 4 * Math.hypot(1, 2)), 1]);
+    expect(keyScales({ weight }, gain, 4)).toEqual([Math.fround(4 * Math.hypot(1, 2)), 1]);
   });
 
   it("is what the keys of random streams reach, seldom more and not ten times less, in every head", () => {
@@ -36,7 +36,7 @@ describe("the scale of a pair", () => {
     const gain = numbers(hidden, () => 1);
     const weight = numbers(2 * headDim * hidden, () => 0.3);
     const bias = numbers(2 * headDim, () => Math.exp(2 * normal()));
-    const scales = pairScales({ weight, bias }, gain, headDim);
+    const scales = keyScales({ weight, bias }, gain, headDim);
     expect(scales).toHaveLength(headDim);
     const reached = scales.map(() => 0);
     let beyond = 0;
@@ -76,7 +76,7 @@ describe.each(["qwen2", "llama"] as const)("an imported %s", (family) => {
         return weight[(family === "llama" ? from : row) * hidden + column]!;
       });
       const bias = family === "llama" ? {} : { bias: values(`blk.${layer}.attn_k.bias`) };
-      const wanted = pairScales({ weight: ordered, ...bias }, gain, headDim);
+      const wanted = keyScales({ weight: ordered, ...bias }, gain, headDim);
       expect(wanted).toHaveLength((kvHeads * headDim) / 2);
       for (const graph of ["int8", "f32"] as const)
         expect(scalesOf(join(made, readManifest(made).graphs[graph]), layer)).toEqual(wanted);

@@ -68,7 +68,7 @@ describe("a saved sequence", () => {
     const back = await runner.load(fileOf("released"));
     expect(runner.inspect(back, 0).keys).toEqual(runner.inspect(kept, 0).keys);
     for (const one of [kept, filler, back]) runner.release(one);
-    expect(runner.stats().pagesLent).toBe(0);
+    expect(runner.stats().pagesUsed).toBe(0);
   });
 
   test("is written and read while a step computes, and only its filled leading cells are", async () => {
@@ -152,7 +152,7 @@ describe("a file that cannot be used", () => {
     expect(readdirSync(folder).filter((name) => name.includes("tmp"))).toEqual([]);
     expect(() => runner.save(12_345, fileOf("x"))).toThrow(expect.objectContaining({ code: "BAD_ARGUMENT" }));
     runner.release(id);
-    expect(runner.stats().pagesLent).toBe(0);
+    expect(runner.stats().pagesUsed).toBe(0);
   });
 
   test("holds back close until it is done with", async () => {

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Runner, SampledToken } from "../../src/engine/addon.ts";
 import { Engine } from "../../src/engine/engine.ts";
 import { type Generated, greedy as greedyJob, type Job } from "../../src/engine/job.ts";
-import { proposalsMost } from "../../src/engine/prompt-lookup.ts";
+import { maxDraftTokens } from "../../src/engine/prompt-lookup.ts";
 import { append, job } from "../engine/rig.ts";
 import { mulberry } from "../support/faulty-runner.ts";
 import { greedy, openTiny, openTinyPanels, prefill, tokensOf } from "../support/tiny-runner.ts";
@@ -49,7 +49,7 @@ async function answer(on: Engine, prompt: readonly number[], more: Partial<Job>)
     tokens: Array.from(sequence.tokens()),
     births: Array.from(sequence.cells()!.births),
     exactLength: sequence.exactLength,
-    pagesLent: on.stats().pagesLent,
+    pagesLent: on.stats().pagesUsed,
   };
   sequence.release();
   return outcome;
@@ -115,13 +115,13 @@ async function guided(
     const sample = { ...greedyJob, ...more.sampling, draw: draw + said.length, generatedFrom, top };
     const tokens = Int32Array.of(said.at(-1)?.token ?? prompt.at(-1)!);
     const { outcomes } = await runner.step([
-      { sequence: id, tokens, sample, proposals: Int32Array.from(proposals) },
+      { sequence: id, tokens, sample, draftTokens: Int32Array.from(proposals) },
     ]);
     runner.check();
     const outcome = outcomes[0]!;
     said.push(...(outcome.accepted ?? []), outcome);
     accepted += outcome.accepted?.length ?? 0;
-    rejected += (outcome.proposed ?? 0) - (outcome.accepted?.length ?? 0);
+    rejected += (outcome.drafted ?? 0) - (outcome.accepted?.length ?? 0);
   }
   const cells = Array.from(runner.inspect(id).tokens);
   runner.release(id);
@@ -139,7 +139,7 @@ async function says(on: Runner, id: number, steps: number, first: number, propos
         sequence: id,
         tokens: Int32Array.of(said.at(-1)?.token ?? first),
         sample: { ...greedy, draw: step, generatedFrom: length },
-        ...(proposals.length > 0 && { proposals: Int32Array.from(proposals) }),
+        ...(proposals.length > 0 && { draftTokens: Int32Array.from(proposals) }),
       },
     ]);
     said.push(...(outcomes[0]!.accepted ?? []), outcomes[0]!);
@@ -199,7 +199,7 @@ describe("with lookup", () => {
     expect(quick.tokens).toEqual(plain.tokens);
     // How many is a matter of what rows were seen to cost; that some are is not.
     expect(engine.stats().acceptedTokens).toBeGreaterThan(acceptedTokens);
-    expect(quick.items.some(({ proposed }) => proposed)).toBe(true);
+    expect(quick.items.some(({ drafted }) => drafted)).toBe(true);
   });
 
   test("streams in one batch, some with it and some without, do not mix", async () => {
@@ -266,8 +266,8 @@ describe("the native step", () => {
 
   test("no more proposals are computed than leave rows their bits, and lookup asks for no more", async () => {
     const own = await openTiny("lookup", { pages: 8 });
-    const { proposalsMost: most } = own.describe();
-    expect(proposalsMost).toBeLessThanOrEqual(most);
+    const { maxDraftTokens: most } = own.describe();
+    expect(maxDraftTokens).toBeLessThanOrEqual(most);
     for (const [tokens, computed] of [
       [1, most],
       [5, most - 4],
@@ -277,9 +277,9 @@ describe("the native step", () => {
       const id = await prefill(own, tokensOf(20));
       own.splice(id, [{ start: 20, end: 20, count: tokens }]);
       const sample = { ...greedy, generatedFrom: 20 };
-      const proposals = new Int32Array(40);
-      const { outcomes } = await own.step([{ sequence: id, tokens: tokensOf(tokens), sample, proposals }]);
-      expect(outcomes[0]!.proposed ?? 0).toBe(computed);
+      const draftTokens = new Int32Array(40);
+      const { outcomes } = await own.step([{ sequence: id, tokens: tokensOf(tokens), sample, draftTokens }]);
+      expect(outcomes[0]!.drafted ?? 0).toBe(computed);
       own.release(id);
     }
     await own.close();
@@ -293,7 +293,7 @@ describe("the native step", () => {
     const entry = { sequence: a, tokens: Int32Array.of(7), sample };
     const plain = (await own.step([entry])).outcomes[0]!;
     const wrong = Int32Array.from({ length: 30 }, () => (plain.token + 1) % 250);
-    const guessed = (await own.step([{ ...entry, sequence: b, proposals: wrong }])).outcomes[0]!;
+    const guessed = (await own.step([{ ...entry, sequence: b, draftTokens: wrong }])).outcomes[0]!;
     // The pool of four pages is lent: what is left is the rest of the page that the sequence writes in.
     expect(guessed).toMatchObject({ token: plain.token, accepted: [], proposed: 11 });
     const { slots, ...cells } = own.inspect(b);
@@ -305,9 +305,9 @@ describe("the native step", () => {
     expect(Array.from(own.inspect(b).slots).at(-1)).toBe(slots.at(-1)! + 1);
     const mask = Int32Array.of(-1);
     for (const bad of [
-      { ...entry, proposals: Int32Array.of(100_000) },
-      { ...entry, proposals: wrong, sample: { ...sample, mask } },
-      { sequence: a, tokens: Int32Array.of(7), proposals: wrong },
+      { ...entry, draftTokens: Int32Array.of(100_000) },
+      { ...entry, draftTokens: wrong, sample: { ...sample, mask } },
+      { sequence: a, tokens: Int32Array.of(7), draftTokens: wrong },
     ])
       expect(() => own.step([bad])).toThrowError(/[Pp]roposal/);
     own.check();

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { between, linesOf } from "../../bench/profile/parts.ts";
 import { readManifest } from "../../models/manifest.ts";
 import { packageRoot } from "../../src/cli/package-root.ts";
-import type { Part, Runner } from "../../src/engine/addon.ts";
+import type { ProfileEntry, Runner } from "../../src/engine/addon.ts";
 import { ensureTinyModel } from "../support/tiny-model.ts";
 import { greedy, openTinyPanels, prefill, tokensOf } from "../support/tiny-runner.ts";
 
@@ -15,7 +15,7 @@ beforeAll(async () => {
 });
 afterAll(() => runner?.close());
 
-const runsOf = (parts: readonly Part[], pattern: RegExp) =>
+const runsOf = (parts: readonly ProfileEntry[], pattern: RegExp) =>
   parts.filter(({ name }) => pattern.test(name)).map(({ runs }) => runs);
 
 async function decode(id: number) {
@@ -28,11 +28,11 @@ async function decode(id: number) {
 describe("the parts of steps", () => {
   test("are the nodes of each layer, embedding and head, each run once a step", async () => {
     const { layers } = runner.describe();
-    const before = runner.parts();
+    const before = runner.profile();
     const id = await prefill(runner, tokensOf(40), 20);
     await decode(id);
     runner.release(id);
-    const after = runner.parts();
+    const after = runner.profile();
     expect(after.map(({ name }) => name)).toEqual(before.map(({ name }) => name));
     const counted = after.map((part, place) => ({ ...part, runs: part.runs - before[place]!.runs }));
     const eachLayer = new Array<number>(layers).fill(3);
@@ -48,11 +48,11 @@ describe("the parts of steps", () => {
   test("take no longer than what they are in", async () => {
     const id = await prefill(runner, tokensOf(40));
     for (let step = 0; step < 20; step++) {
-      const before = runner.parts();
+      const before = runner.profile();
       const begin = performance.now();
       const { ms } = await decode(id);
       const whole = performance.now() - begin;
-      const spent = between(before, runner.parts());
+      const spent = between(before, runner.profile());
       const nodes = [...spent].filter(([name]) => name.startsWith("/")).map(([, own]) => own);
       const [graph, norms, sampler] = ["graph", "norms", "sampler"].map((name) => spent.get(name)!);
       const inNodes = nodes.reduce((sum, own) => sum + own, 0);
@@ -73,9 +73,9 @@ describe("the parts of steps", () => {
       }),
     );
     const id = await prefill(runner, tokensOf(40));
-    const before = runner.parts();
+    const before = runner.profile();
     const { ms } = await decode(id);
-    const step = { parts: between(before, runner.parts()), addon: ms, whole: ms + 1 };
+    const step = { parts: between(before, runner.profile()), addon: ms, whole: ms + 1 };
     const lines = linesOf([step], { rows: 1, depth: 40 }, manifest, 100);
     const own = lines.map((line) => line.ms[0]!);
     for (const value of own) expect(value).toBeGreaterThanOrEqual(0);
@@ -88,9 +88,9 @@ describe("the parts of steps", () => {
   test("are not told during a step", async () => {
     const id = await prefill(runner, tokensOf(40));
     const step = decode(id);
-    expect(() => runner.parts()).toThrowError(expect.objectContaining({ code: "ENGINE_BUSY" }));
+    expect(() => runner.profile()).toThrowError(expect.objectContaining({ code: "ENGINE_BUSY" }));
     await step;
-    expect(runner.parts().length).toBeGreaterThan(0);
+    expect(runner.profile().length).toBeGreaterThan(0);
     runner.release(id);
   });
 });

@@ -75,8 +75,8 @@ describe("random splices", () => {
       runner.check();
       resident.push(process.memoryUsage.rss());
     }
-    const { pagesFree, pagesLent, pages } = runner.stats();
-    expect(pagesFree + pagesLent).toBe(pages);
+    const { pagesFree, pagesUsed, pages } = runner.stats();
+    expect(pagesFree + pagesUsed).toBe(pages);
     expect(Array.from(runner.inspect(id).tokens)).toEqual(plain);
     // Values carry no position and layer 0 attends to nothing, so they equal a cold prefill's to the last bits
     // that the number of rows in a step may turn.
@@ -84,7 +84,7 @@ describe("random splices", () => {
     const [is, was] = [runner.inspect(id, 0).values!, runner.inspect(cold, 0).values!];
     expect(Math.max(...is.map((value, place) => Math.abs(value - was[place]!)))).toBeLessThan(1e-5);
     for (const one of [id, cold]) runner.release(one);
-    expect(runner.stats().pagesLent).toBe(0);
+    expect(runner.stats().pagesUsed).toBe(0);
     const growth = Math.max(...resident.slice(50)) - Math.max(...resident.slice(0, 50));
     expect(growth).toBeLessThan(32 * 2 ** 20);
   });

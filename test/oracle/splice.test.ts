@@ -146,15 +146,15 @@ describe("the oracle", () => {
     const tokens = tokensOf(160);
     const source = await prefill(runner, tokens);
     const before = runner.inspect(source, 1);
-    const { pagesLent } = runner.stats();
+    const { pagesUsed } = runner.stats();
     const child = runner.fork(source, 150);
-    expect(runner.stats().pagesLent).toBe(pagesLent);
+    expect(runner.stats().pagesUsed).toBe(pagesUsed);
     await edit(runner, child, [{ start: 16, end: 96, tokens: tokensOf(5, 8) }]);
     expect(runner.inspect(source, 1)).toEqual(before);
     runner.release(source);
     expect(runner.inspect(child, 0).tokens.length).toBe(75);
     runner.release(child);
-    expect(runner.stats().pagesLent).toBe(0);
+    expect(runner.stats().pagesUsed).toBe(0);
   });
 
   test("adopted cells come back at the end without being computed", async () => {

@@ -55,7 +55,7 @@ test("two deletes at once are one 200 and one 404, also of a session that works"
   const busy = await Promise.all([remove("w"), remove("w")]);
   expect(busy.map(({ statusCode }) => statusCode).toSorted()).toEqual([200, 404]);
   expect((await working).json().error.code).toBe("cancelled");
-  await until(() => house.runner.stats().pagesLent === 0);
+  await until(() => house.runner.stats().pagesUsed === 0);
 });
 
 test("ids that never existed, and names made to trip, are 404 and nothing else", async () => {
@@ -159,7 +159,7 @@ test("metrics of the whole house are the sums of its bills, and its steps' token
     const body = (await post({ prompt, pocket: { session: `s${turn >> 1}` } })).json();
     bills.push({ ...body.pocket, answered: body.usage.completion_tokens });
   }
-  const sum = (part: string) => bills.reduce((total, bill) => total + bill[part]!, 0);
+  const sum = (part: string) => bills.reduce((total, cacheUsage) => total + cacheUsage[part]!, 0);
   const text = (await app.inject("/metrics")).body;
   const read = (name: string) =>
     Number(
@@ -174,8 +174,8 @@ test("metrics of the whole house are the sums of its bills, and its steps' token
   expect(read('pocket_step_tokens_total{kind="prompt"}')).toBe(sum("computed"));
   // The last token of an answer is never fed back.
   expect(read('pocket_step_tokens_total{kind="decode"}')).toBe(sum("answered") - bills.length);
-  const { tokensComputed, pagesLent } = house.runner.stats();
+  const { tokensComputed, pagesUsed } = house.runner.stats();
   expect(tokensComputed).toBe(sum("computed") + sum("answered") - bills.length);
-  expect(read("pocket_cache_pages_lent")).toBe(pagesLent);
+  expect(read("pocket_cache_pages_lent")).toBe(pagesUsed);
   expect(read("pocket_sessions")).toBe(2);
 });

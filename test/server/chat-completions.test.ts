@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { pocketError } from "../../src/errors.ts";
 import { buildServer } from "../../src/server/app.ts";
-import { bill, ScriptedBackend, serverOptions } from "../support/scripted-backend.ts";
+import { cacheUsage, ScriptedBackend, serverOptions } from "../support/scripted-backend.ts";
 import { parseStream } from "../support/sse-events.ts";
 
 let backend: ScriptedBackend;
@@ -41,7 +41,7 @@ describe("an answer at once", () => {
         total_tokens: 36,
         prompt_tokens_details: { cached_tokens: 27 },
       },
-      pocket: bill,
+      pocket: cacheUsage,
       timings: {
         cache_n: 27,
         prompt_n: 5,
@@ -86,7 +86,7 @@ describe("a stream", () => {
     expect(chunks.filter((chunk) => chunk.choices[0]!.finish_reason !== null)).toHaveLength(1);
     expect(chunks.at(-1)).toMatchObject({
       choices: [{ finish_reason: "stop" }],
-      pocket: bill,
+      pocket: cacheUsage,
       timings: { cache_n: 27 },
     });
     expect(chunks.some((chunk) => "usage" in chunk)).toBe(false);
@@ -95,7 +95,7 @@ describe("a stream", () => {
   test("has a last chunk without choices but with usage and bill when include_usage is set", async () => {
     const response = await post({ ...hello, stream: true, stream_options: { include_usage: true } });
     const { chunks } = parseStream(response.body);
-    expect(chunks.at(-1)).toMatchObject({ choices: [], usage: { prompt_tokens: 32 }, pocket: bill });
+    expect(chunks.at(-1)).toMatchObject({ choices: [], usage: { prompt_tokens: 32 }, pocket: cacheUsage });
     expect(chunks.at(-2)!.choices[0]!.finish_reason).toBe("stop");
     expect(chunks.slice(0, -1).every((chunk) => chunk.usage === null)).toBe(true);
   });

@@ -2,7 +2,7 @@
 // one who leaves stops costing.
 import type { ChatCompletion, ChatCompletionMessageParam } from "openai/resources/chat/completions";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Bill } from "../../src/chat/chat.ts";
+import type { CacheUsage } from "../../src/chat/chat.ts";
 import { startTinyServer, type TinyServer } from "../support/tiny-server.ts";
 
 let server: TinyServer;
@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => server?.close());
 
-type Billed = ChatCompletion & { readonly pocket: Bill };
+type Billed = ChatCompletion & { readonly pocket: CacheUsage };
 
 function ask(messages: ChatCompletionMessageParam[], more: object = {}): Promise<Billed> {
   const body = { model: "tiny", messages, max_tokens: 4, temperature: 0, ...more };

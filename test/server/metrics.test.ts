@@ -4,7 +4,7 @@ import { pocketError } from "../../src/errors.ts";
 import { buildServer } from "../../src/server/app.ts";
 import { retryAfter } from "../../src/server/middleware/retry-after.ts";
 import { numberIn, numbersIn } from "../support/prometheus.ts";
-import { bill, ScriptedBackend, serverOptions } from "../support/scripted-backend.ts";
+import { cacheUsage, ScriptedBackend, serverOptions } from "../support/scripted-backend.ts";
 
 let backend: ScriptedBackend;
 let app: ReturnType<typeof buildServer>;
@@ -22,13 +22,13 @@ const numbers = async () => numbersIn((await app.inject("/metrics")).body);
 test("the numbers of prompts are the sums of the bills, streamed or not", async () => {
   for (const stream of [false, true, false]) expect((await ask({ stream })).statusCode).toBe(200);
   const read = numberIn(await numbers());
-  expect(read("pocket_kept_tokens_total")).toBe(3 * bill.kept);
-  expect(read("pocket_relocated_tokens_total")).toBe(3 * bill.relocated);
-  expect(read("pocket_computed_tokens_total")).toBe(3 * bill.computed);
+  expect(read("pocket_kept_tokens_total")).toBe(3 * cacheUsage.kept);
+  expect(read("pocket_relocated_tokens_total")).toBe(3 * cacheUsage.relocated);
+  expect(read("pocket_computed_tokens_total")).toBe(3 * cacheUsage.computed);
   expect(read("pocket_prompt_tokens_total")).toBe(3 * 32);
   expect(read("pocket_generation_tokens_total")).toBe(3 * 4);
   expect(read("pocket_prefix_cache_queries_total")).toBe(3 * 32);
-  expect(read("pocket_prefix_cache_hits_total")).toBe(3 * (bill.kept + bill.relocated));
+  expect(read("pocket_prefix_cache_hits_total")).toBe(3 * (cacheUsage.kept + cacheUsage.relocated));
   expect(read('pocket_request_success_total{finished_reason="stop"}')).toBe(3);
   expect(read("pocket_time_to_first_token_seconds_count")).toBe(3);
   expect(read("pocket_inter_token_latency_seconds_count")).toBe(3 * 3);

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { pocketError } from "../../src/errors.ts";
 import { buildServer } from "../../src/server/app.ts";
-import { bill, ScriptedBackend, serverOptions } from "../support/scripted-backend.ts";
+import { cacheUsage, ScriptedBackend, serverOptions } from "../support/scripted-backend.ts";
 import { parseStream } from "../support/sse-events.ts";
 
 let backend: ScriptedBackend;
@@ -35,7 +35,7 @@ describe("completions", () => {
         },
       ],
       usage: { prompt_tokens_details: { cached_tokens: 27 } },
-      pocket: bill,
+      pocket: cacheUsage,
     });
     expect(backend.asked[0]).toMatchObject({ prompt: "Once", maxTokens: 16, topLogprobs: 2 });
   });
@@ -46,7 +46,7 @@ describe("completions", () => {
     expect(done).toBe(true);
     expect(chunks.map((chunk) => chunk.choices[0]?.text ?? "").join("")).toBe("Hello 🌍");
     expect(chunks.at(-2)!.choices[0]!.finish_reason).toBe("length");
-    expect(chunks.at(-1)).toMatchObject({ choices: [], usage: { prompt_tokens: 32 }, pocket: bill });
+    expect(chunks.at(-1)).toMatchObject({ choices: [], usage: { prompt_tokens: 32 }, pocket: cacheUsage });
     expect(backend.asked[0]).toMatchObject({ prompt: [1, 2, 3], maxTokens: 3 });
   });
 

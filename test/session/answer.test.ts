@@ -25,7 +25,7 @@ describe("an answer", () => {
     const { chat, engine } = localChat(says("well, the end is here", "fine"));
     const first = await ask(chat, { messages: [user("x")], stop: ["end"] });
     const second = await ask(chat, { messages: [user("x"), assistant("well, the "), user("y")] });
-    expect(second.bill.kept).toBe(first.promptTokens + "well, the ".length);
+    expect(second.cacheUsage.kept).toBe(first.promptTokens + "well, the ".length);
     const info = chat.list()[0]!;
     expect([...engine.sequences][0]!.length).toBe(info.tokens);
   });
@@ -61,7 +61,7 @@ describe("an answer", () => {
     const [sequence] = [...engine.sequences];
     expect(chat.list()[0]).toMatchObject({ busy: false, tokens: sequence!.length });
     const next = await ask(chat, { messages: [...messages, user("b")], session: "s", maxTokens: 3 });
-    expect(next.bill.kept).toBeGreaterThan(100);
+    expect(next.cacheUsage.kept).toBeGreaterThan(100);
   });
 
   it("that the client aborts in the middle of the prompt keeps what was computed", async () => {
@@ -78,7 +78,7 @@ describe("an answer", () => {
     expect(chat.list()[0]).toMatchObject({ busy: false, tokens: sequence!.length });
     const filled = sequence!.length;
     const again = await ask(chat, { messages, session: "s", maxTokens: 3 });
-    expect(again.bill.kept).toBe(filled);
+    expect(again.cacheUsage.kept).toBe(filled);
   });
 
   it("that is aborted before its edit was applied leaves the old cells, and the next turn is right", async () => {
@@ -93,8 +93,8 @@ describe("an answer", () => {
     abort.abort();
     gate.open();
     await expect(events).rejects.toMatchObject({ code: "CANCELLED" });
-    const { bill } = await ask(chat, { messages: changed, session: "s", maxTokens: 1 });
-    expect(bill.kept).toBeGreaterThan(40);
+    const { cacheUsage } = await ask(chat, { messages: changed, session: "s", maxTokens: 1 });
+    expect(cacheUsage.kept).toBeGreaterThan(40);
     expectCells(chat, engine, changed, []);
   });
 
@@ -111,7 +111,7 @@ describe("an answer", () => {
     const other = ask(chat, { messages: others, maxTokens: 1 });
     gate.open();
     await mine;
-    expect((await other).bill.kept).toBeGreaterThan(40);
+    expect((await other).cacheUsage.kept).toBeGreaterThan(40);
     expectCells(chat, engine, others, []);
   });
 
@@ -158,7 +158,7 @@ describe("an answer", () => {
     await expect(collect(events)).rejects.toThrow("The step failed.");
     engine.failure = undefined;
     const next = await ask(chat, { messages: [...messages, user("b")], session: "s", maxTokens: 4 });
-    expect(next.bill.kept).toBeGreaterThan(100);
+    expect(next.cacheUsage.kept).toBeGreaterThan(100);
     expectCells(chat, engine, [...messages, user("b")], engineTokens(engine, 3));
   });
 });

@@ -20,14 +20,14 @@ describe("a conversation", () => {
     const { chat, engine } = localChat(says("the and you 🫠", "ok"));
     const first = await ask(chat, { messages: [system, user("hello")] });
     expect(first).toMatchObject({ answer: "the and you 🫠", reason: "stop", completionTokens: 17 });
-    expect(first.bill.reason).toBe("Nothing was resident.");
+    expect(first.cacheUsage.reason).toBe("Nothing was resident.");
     const messages = [system, user("hello"), assistant("the and you 🫠"), user("more")];
     const second = await ask(chat, { messages });
     const added = tokenizer.encodeTemplate(
       "<|im_end|>\n<|im_start|>user\nmore<|im_end|>\n<|im_start|>assistant\n",
     );
-    expect(second.bill).toMatchObject({
-      session: first.bill.session,
+    expect(second.cacheUsage).toMatchObject({
+      session: first.cacheUsage.session,
       kept: first.promptTokens + 16,
       relocated: 0,
       computed: added.length,
@@ -49,10 +49,10 @@ describe("a conversation", () => {
     const first = await ask(chat, { messages: old });
     const compacted = [system, user("Summary of a and b."), ...old.slice(3), assistant("one"), user("next")];
     const second = await ask(chat, { messages: compacted });
-    expect(second.bill.session).toBe(first.bill.session);
-    expect(second.bill.relocated).toBeGreaterThan(250);
-    expect(second.bill.computed).toBeLessThan(60);
-    expect(second.bill.stale).toBe(second.bill.relocated);
+    expect(second.cacheUsage.session).toBe(first.cacheUsage.session);
+    expect(second.cacheUsage.relocated).toBeGreaterThan(250);
+    expect(second.cacheUsage.computed).toBeLessThan(60);
+    expect(second.cacheUsage.stale).toBe(second.cacheUsage.relocated);
     expect(chat.list()).toHaveLength(1);
     // Even when the summary takes the very first place.
     const folded = [
@@ -64,35 +64,35 @@ describe("a conversation", () => {
       user("z"),
     ];
     const third = await ask(chat, { messages: folded });
-    expect(third.bill.session).toBe(first.bill.session);
-    expect(third.bill.relocated).toBeGreaterThan(250);
+    expect(third.cacheUsage.session).toBe(first.cacheUsage.session);
+    expect(third.cacheUsage.relocated).toBeGreaterThan(250);
   });
 
   it("computes everything behind the edit under prefix reuse, and leaves nothing stale", async () => {
     const { chat } = localChat(says("one", "two"));
     const old = [system, user(long("a")), assistant(long("b")), user(long("c"))];
     await ask(chat, { messages: old });
-    const { bill } = await ask(chat, {
+    const { cacheUsage } = await ask(chat, {
       messages: [system, user("Summary."), ...old.slice(2)],
       reuse: "prefix",
     });
-    expect(bill.relocated).toBe(0);
-    expect(bill.stale).toBe(0);
-    expect(bill.computed).toBeGreaterThan(200);
+    expect(cacheUsage.relocated).toBe(0);
+    expect(cacheUsage.stale).toBe(0);
+    expect(cacheUsage.computed).toBeGreaterThan(200);
   });
 
   it("repairs surviving assistant messages when asked to", async () => {
     const { chat } = localChat(says("one", "two"));
     const old = [system, user(long("a")), assistant(long("b")), user(long("c"))];
     await ask(chat, { messages: old, session: "s" });
-    const { bill, planned } = await ask(chat, {
+    const { cacheUsage, planned } = await ask(chat, {
       messages: [system, user("Summary."), ...old.slice(2)],
       session: "s",
       repair: "assistant",
     });
-    expect(bill.relocated).toBeGreaterThan(100);
-    expect(bill.computed).toBeGreaterThan(150);
-    expect(bill).toEqual(planned.bill);
+    expect(cacheUsage.relocated).toBeGreaterThan(100);
+    expect(cacheUsage.computed).toBeGreaterThan(150);
+    expect(cacheUsage).toEqual(planned.cacheUsage);
   });
 });
 
@@ -103,7 +103,7 @@ describe("a completion", () => {
     const ids = chat.tokenize(long("a"));
     const again = summary(await collect(chat.complete({ prompt: ids, maxTokens: 5 })));
     expect(again.answer).toBe(first.answer);
-    expect(again.bill).toMatchObject({ kept: ids.length - 1, computed: 1 });
+    expect(again.cacheUsage).toMatchObject({ kept: ids.length - 1, computed: 1 });
   });
 
   it("refuses an empty prompt and ids that do not exist, naming the field", async () => {

@@ -2,10 +2,10 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { Repair, Reuse } from "../../src/chat/chat.ts";
 import { greedy } from "../../src/engine/job.ts";
-import { leastSurvivors, type Plan, planEdit } from "../../src/session/planner/diff.ts";
+import { type EditPlan, minSurvivors, planEdit } from "../../src/session/planner/diff.ts";
 import { matchSpans } from "../../src/session/planner/match.ts";
 import type { Range } from "../../src/session/planner/range.ts";
-import type { Island } from "../../src/session/planner/reused-range.ts";
+import type { ReusedRange } from "../../src/session/planner/reused-range.ts";
 import { lengthOf, type Span, spanOf, tokensOf, truncate } from "../../src/text/span.ts";
 import { FakeEngine } from "../support/fake-engine.ts";
 
@@ -18,7 +18,7 @@ function message(name: number, length: number): Span {
 }
 
 /** What the splices make of the resident tokens, by plain array work. */
-function apply({ splices }: Plan, resident: readonly Span[]): number[] {
+function apply({ splices }: EditPlan, resident: readonly Span[]): number[] {
   const tokens = Array.from(tokensOf(resident));
   for (const { start, end, tokens: inserted } of splices.toReversed()) {
     tokens.splice(start, end - start, ...inserted);
@@ -27,7 +27,7 @@ function apply({ splices }: Plan, resident: readonly Span[]): number[] {
 }
 
 /** Old places of the resident tokens that stay. */
-function survivorsOf({ splices }: Plan, lengthOld: number): number[] {
+function survivorsOf({ splices }: EditPlan, lengthOld: number): number[] {
   return Array.from({ length: lengthOld }, (_, place) => place).filter(
     (place) => !splices.some(({ start, end }) => start <= place && place < end),
   );
@@ -127,7 +127,7 @@ describe("an edit", () => {
       fc.property(edited, repair, ({ resident, wanted }, mend) => {
         const plan = planEdit(resident, wanted, { reuse: "suffix", repair: mend, exactLength: 0 });
         for (const { startOld, count } of plan.islands) {
-          if (startOld > 0) expect(count).toBeGreaterThanOrEqual(leastSurvivors);
+          if (startOld > 0) expect(count).toBeGreaterThanOrEqual(minSurvivors);
         }
       }),
     );
@@ -279,7 +279,7 @@ const placesIn = (start: number, end: number) =>
 function movedCells(
   tokensOld: Int32Array,
   tokensNew: Int32Array,
-  islands: readonly Island[],
+  islands: readonly ReusedRange[],
   relocated: readonly Range[],
 ): number[] {
   const was = new Set(relocated.flatMap(({ start, end }) => placesIn(start, end)));

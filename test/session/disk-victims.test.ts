@@ -45,20 +45,20 @@ describe("remains on disk", () => {
     await ask(chat, { messages: [...compacted, turn], ...settings });
     await ask(chat, other);
     const computed = engine.tokensComputed;
-    const { bill } = await ask(chat, { messages: expanded, ...settings });
-    expect(bill.reason).toContain("were adopted");
-    expect(bill.computed).toBeLessThan(90);
-    expect(engine.tokensComputed - computed).toBe(bill.computed + 1);
+    const { cacheUsage } = await ask(chat, { messages: expanded, ...settings });
+    expect(cacheUsage.reason).toContain("were adopted");
+    expect(cacheUsage.computed).toBeLessThan(90);
+    expect(engine.tokensComputed - computed).toBe(cacheUsage.computed + 1);
     await chat.close();
     expect(engine.sequences.size).toBe(0);
     const next = open();
     const again = await ask(next.chat, { messages: [...compacted, turn], ...settings });
     // The copies went once more: that too is an edit.
-    expect(again.bill.computed).toBeLessThan(90);
+    expect(again.cacheUsage.computed).toBeLessThan(90);
     await next.chat.close();
     const last = open();
     const third = await ask(last.chat, { messages: [...compacted, ...two!, turn], ...settings });
-    expect(third.bill.computed).toBeLessThan(60);
+    expect(third.cacheUsage.computed).toBeLessThan(60);
     await last.chat.close();
   });
 
@@ -69,9 +69,9 @@ describe("remains on disk", () => {
     await ask(chat, { ...other, messages: [user("z".repeat(1000))] });
     expect(chat.stats()).toMatchObject({ sessions: 2, undoable: 0, evictions: 0 });
     chat.delete("t");
-    const { bill } = await ask(chat, { messages: expanded, ...settings });
-    expect(bill.reason).toContain("were adopted");
-    expect(bill.computed).toBeLessThan(90);
+    const { cacheUsage } = await ask(chat, { messages: expanded, ...settings });
+    expect(cacheUsage.reason).toContain("were adopted");
+    expect(cacheUsage.computed).toBeLessThan(90);
   });
 
   it.each(["delete", "forget"])("go with the session on %s", async (end) => {
@@ -81,8 +81,8 @@ describe("remains on disk", () => {
     await ask(chat, other);
     if (end === "delete") chat.delete("s");
     else await ask(chat, { messages: [...compacted, turn], ...settings, forget: true });
-    const { bill } = await ask(chat, { messages: expanded, ...settings });
-    expect(bill.computed).toBeGreaterThan(600);
+    const { cacheUsage } = await ask(chat, { messages: expanded, ...settings });
+    expect(cacheUsage.computed).toBeGreaterThan(600);
     await chat.close();
     expect(sidecars().filter(({ of }) => of !== undefined)).toEqual([]);
   });
@@ -92,10 +92,10 @@ describe("remains on disk", () => {
     await ask(chat, { messages: history, ...settings, tenant: "one" });
     await ask(chat, { messages: [...compacted, turn], ...settings, tenant: "one" });
     await ask(chat, other);
-    const { bill } = await ask(chat, { messages: expanded, ...settings, tenant: "two" });
-    expect(bill).toMatchObject({ kept: 0, relocated: 0 });
+    const { cacheUsage } = await ask(chat, { messages: expanded, ...settings, tenant: "two" });
+    expect(cacheUsage).toMatchObject({ kept: 0, relocated: 0 });
     const named = await ask(chat, { messages: expanded, session: "u", maxTokens: 2, tenant: "one" });
-    expect(named.bill).toMatchObject({ relocated: 0 });
+    expect(named.cacheUsage).toMatchObject({ relocated: 0 });
     await chat.close();
   });
 });
@@ -106,17 +106,17 @@ describe("an anonymous conversation on disk", () => {
     const first = await ask(chat, { messages: history.slice(1), maxTokens: 2 });
     await ask(chat, other);
     const messages = [user("[memory] the beginning."), ...two!, ...three!, turn];
-    const { bill } = await ask(chat, { messages, maxTokens: 2 });
-    expect(bill.reason).toContain("came from disk");
-    expect(bill.session).toBe(first.bill.session);
-    expect(bill.relocated).toBeGreaterThan(600);
+    const { cacheUsage } = await ask(chat, { messages, maxTokens: 2 });
+    expect(cacheUsage.reason).toContain("came from disk");
+    expect(cacheUsage.session).toBe(first.cacheUsage.session);
+    expect(cacheUsage.relocated).toBeGreaterThan(600);
     await ask(chat, other);
     const stranger = await ask(chat, {
       messages: [user("Something else."), ...two!],
       maxTokens: 2,
       reuse: "prefix",
     });
-    expect(stranger.bill.relocated).toBe(0);
+    expect(stranger.cacheUsage.relocated).toBe(0);
     await chat.close();
   });
 });
@@ -135,16 +135,16 @@ describe("on the real engine", () => {
     await ask(chat, { messages: [...compacted, turn], ...settings });
     await ask(chat, other);
     const before = engine.stats().tokensComputed;
-    const { bill } = await ask(chat, { messages: expanded, ...settings });
-    expect(bill.reason).toContain("were adopted");
-    expect(bill.computed).toBeLessThan(90);
-    expect(engine.stats().tokensComputed - before).toBeGreaterThanOrEqual(bill.computed + 1);
+    const { cacheUsage } = await ask(chat, { messages: expanded, ...settings });
+    expect(cacheUsage.reason).toContain("were adopted");
+    expect(cacheUsage.computed).toBeLessThan(90);
+    expect(engine.stats().tokensComputed - before).toBeGreaterThanOrEqual(cacheUsage.computed + 1);
     runner.check();
     for (let wait = 0; wait < 2000 && chat.stats().staleTokens > 0; wait++)
       await new Promise((wake) => setTimeout(wake, 2));
     const request = { messages: [...expanded, user("And then?")], maxTokens: 6 };
     const warm = await ask(chat, { ...request, session: "s" });
-    expect(warm.bill).toMatchObject({ relocated: 0, stale: 0 });
+    expect(warm.cacheUsage).toMatchObject({ relocated: 0, stale: 0 });
     expect(warm.answer).toBe((await ask(chat, { ...request, session: "cold", reuse: "none" })).answer);
     runner.check();
     await chat.close();

@@ -40,12 +40,12 @@ describe("the disk tier", () => {
     expect(first.answer).toBe(alone.answer);
     await ask(chat, { messages: [user(long("z"))], session: "t", maxTokens: 2 });
     const computed = engine.tokensComputed;
-    const { bill } = await ask(chat, { messages: [...history, user("d")], session: "s", maxTokens: 2 });
-    expect(bill).toMatchObject({ session: "s", relocated: 0, stale: 0 });
+    const { cacheUsage } = await ask(chat, { messages: [...history, user("d")], session: "s", maxTokens: 2 });
+    expect(cacheUsage).toMatchObject({ session: "s", relocated: 0, stale: 0 });
     // All of the messages, and the first token of the generation prompt, with which every message begins.
-    expect(bill.kept).toBe(first.promptTokens - chat.tokenize("assistant\n").length);
-    expect(bill.reason).toMatch(/^\d+ tokens came from disk\./);
-    expect(engine.tokensComputed - computed).toBe(bill.computed + 1);
+    expect(cacheUsage.kept).toBe(first.promptTokens - chat.tokenize("assistant\n").length);
+    expect(cacheUsage.reason).toMatch(/^\d+ tokens came from disk\./);
+    expect(engine.tokensComputed - computed).toBe(cacheUsage.computed + 1);
     expect(lines).toEqual([]);
     await chat.close();
     // "s", "t", and "s" again, which had changed.
@@ -60,12 +60,12 @@ describe("the disk tier", () => {
     const before = await ask(chat, { messages: edited, session: "s", maxTokens: 2 });
     const [range] = chat.inspect("s").relocated;
     await ask(chat, { messages: [user(long("z"))], session: "t", maxTokens: 2 });
-    const { bill } = await ask(chat, { messages: [...edited, user("d")], session: "s", maxTokens: 2 });
-    expect(bill.stale).toBeGreaterThan(before.bill.relocated - 20);
+    const { cacheUsage } = await ask(chat, { messages: [...edited, user("d")], session: "s", maxTokens: 2 });
+    expect(cacheUsage.stale).toBeGreaterThan(before.cacheUsage.relocated - 20);
     // Up to the place where the new message begins.
     const [after, ...rest] = chat.inspect("s").relocated;
     expect(after!.start).toBe(range!.start);
-    expect(after!.end).toBe(bill.kept);
+    expect(after!.end).toBe(cacheUsage.kept);
     expect(rest).toEqual([]);
     const repaired = await ask(chat, {
       messages: [...edited, user("d")],
@@ -73,7 +73,7 @@ describe("the disk tier", () => {
       repair: "assistant",
       maxTokens: 2,
     });
-    expect(repaired.bill.computed).toBeGreaterThan(chat.tokenize(long("b")).length);
+    expect(repaired.cacheUsage.computed).toBeGreaterThan(chat.tokenize(long("b")).length);
   });
 
   it("outlives the process: what is closed is found by the next one, by name and by content", async () => {
@@ -85,12 +85,12 @@ describe("the disk tier", () => {
     expect(sidecar).not.toContain("keep the house");
     const next = open();
     const anonymous = await ask(next.chat, { messages: [...history, user("d")], maxTokens: 2 });
-    expect(anonymous.bill.session).not.toBe("s");
+    expect(anonymous.cacheUsage.session).not.toBe("s");
     // Whole marks of 256 tokens are found; what is behind them is compared token by token.
-    expect(anonymous.bill.kept).toBeGreaterThan(400);
-    expect(anonymous.bill.reason).toMatch(/tokens came from disk\. Shares \d+ tokens with session s\./);
+    expect(anonymous.cacheUsage.kept).toBeGreaterThan(400);
+    expect(anonymous.cacheUsage.reason).toMatch(/tokens came from disk\. Shares \d+ tokens with session s\./);
     const named = await ask(next.chat, { messages: [...history, user("d")], session: "s", maxTokens: 2 });
-    expect(named.bill.kept).toBeGreaterThan(400);
+    expect(named.cacheUsage.kept).toBeGreaterThan(400);
     expect(next.engine.loads).toBe(1);
     await next.chat.close();
   });
@@ -104,19 +104,19 @@ describe("the disk tier", () => {
     for (const tenant of [undefined, "sk-bob"]) {
       const whose = tenant === undefined ? {} : { tenant };
       for (const name of [{ session: "s" }, {}]) {
-        const { bill } = await ask(next.chat, { messages: history, maxTokens: 2, ...whose, ...name });
-        expect(bill.reason).not.toContain("disk");
+        const { cacheUsage } = await ask(next.chat, { messages: history, maxTokens: 2, ...whose, ...name });
+        expect(cacheUsage.reason).not.toContain("disk");
       }
       expect(() => next.chat.delete("s", "sk-carol")).toThrow("There is no session");
     }
     expect(next.engine.loads).toBe(0);
-    const { bill } = await ask(next.chat, {
+    const { cacheUsage } = await ask(next.chat, {
       messages: history,
       tenant: "sk-alice",
       session: "s",
       maxTokens: 2,
     });
-    expect(bill.reason).toContain("came from disk");
+    expect(cacheUsage.reason).toContain("came from disk");
   });
 
   it("writes a session once: one that comes back and goes unchanged is not written again", async () => {
@@ -146,7 +146,7 @@ describe("the disk tier", () => {
     );
     expect(new Set(answers.map(({ answer }) => answer)).size).toBe(1);
     expect(next.engine.loads).toBe(1);
-    for (const { bill } of answers) expect(bill.kept).toBeGreaterThan(300);
+    for (const { cacheUsage } of answers) expect(cacheUsage.kept).toBeGreaterThan(300);
   });
 
   it("deletes the files of a deleted session, resident or not, also while they are written", async () => {
@@ -203,8 +203,8 @@ describe("a disk that fails", () => {
     expect(lines).toEqual([expect.stringContaining("No session is kept on disk")]);
     await ask(chat, { messages: history, session: "s", maxTokens: 2 });
     await ask(chat, { messages: [user("z")], session: "t", maxTokens: 2 });
-    const { bill } = await ask(chat, { messages: history, session: "s", maxTokens: 2 });
-    expect(bill.reason).toContain("Session s had gone");
+    const { cacheUsage } = await ask(chat, { messages: history, session: "s", maxTokens: 2 });
+    expect(cacheUsage.reason).toContain("Session s had gone");
     await chat.close();
   });
 
@@ -213,8 +213,8 @@ describe("a disk that fails", () => {
     engine.saveFailure = pocketError("DISK_FULL", "the file", "no space left");
     await ask(chat, { messages: history, session: "s", maxTokens: 2 });
     await ask(chat, { messages: [user(long("z"))], session: "t", maxTokens: 2 });
-    const { bill } = await ask(chat, { messages: history, session: "s", maxTokens: 2 });
-    expect(bill).toMatchObject({ session: "s", kept: 0 });
+    const { cacheUsage } = await ask(chat, { messages: history, session: "s", maxTokens: 2 });
+    expect(cacheUsage).toMatchObject({ session: "s", kept: 0 });
     expect(chat.stats()).toMatchObject({ diskWrites: 0, diskBytes: 0 });
     // The answer does not wait for the write; closing does.
     await chat.close();
@@ -234,7 +234,7 @@ describe("a disk that fails", () => {
     const next = open();
     const again = await ask(next.chat, { messages: history, session: "s", maxTokens: 4 });
     expect(again.answer).toBe(first.answer);
-    expect(again.bill.kept).toBe(0);
+    expect(again.cacheUsage.kept).toBe(0);
     expect(lines).toEqual([expect.stringContaining("could not be read from disk and is computed again")]);
     expect(files()).toEqual([]);
     expect(next.engine.sequences.size).toBe(1);
@@ -253,9 +253,9 @@ describe("a disk that fails", () => {
     writeFileSync(join(folder, `${unreadable}.json`), '{"version":1,"id":7}');
     const next = open();
     expect(files()).toEqual([json, kv, ...strangers].sort());
-    expect((await ask(next.chat, { messages: history, session: "s", maxTokens: 2 })).bill.reason).toContain(
-      "came from disk",
-    );
+    expect(
+      (await ask(next.chat, { messages: history, session: "s", maxTokens: 2 })).cacheUsage.reason,
+    ).toContain("came from disk");
     expect(lines).toEqual([]);
   });
 

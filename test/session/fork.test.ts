@@ -20,18 +20,18 @@ describe("a request with fork", () => {
     const before = { map: chat.inspect("s"), list: chat.list() };
     const computed = engine.tokensComputed;
     // Through a message in the middle, as a compressor reads it.
-    const { bill } = await ask(chat, {
+    const { cacheUsage } = await ask(chat, {
       messages: [...history.slice(0, 4), question],
       session: "s",
       fork: true,
       maxTokens: 4,
     });
-    expect(bill.session).toMatch(/^anon-/);
-    expect(bill.reason).toMatch(/^Shares \d+ tokens with session s\./);
-    expect(bill.relocated).toBe(0);
+    expect(cacheUsage.session).toMatch(/^anon-/);
+    expect(cacheUsage.reason).toMatch(/^Shares \d+ tokens with session s\./);
+    expect(cacheUsage.relocated).toBe(0);
     const through = chat.applyTemplate(history.slice(0, 4), [], { addGenerationPrompt: false }).tokens.length;
-    expect(bill.kept).toBeGreaterThanOrEqual(through);
-    expect(engine.tokensComputed - computed).toBe(bill.computed + 3);
+    expect(cacheUsage.kept).toBeGreaterThanOrEqual(through);
+    expect(engine.tokensComputed - computed).toBe(cacheUsage.computed + 3);
     expect({ map: chat.inspect("s"), list: chat.list() }).toEqual(before);
     expect(engine.sequences.size).toBe(1);
   });
@@ -40,33 +40,33 @@ describe("a request with fork", () => {
     const { chat } = localChat(hashing(256));
     await ask(chat, { messages: history, session: "s", maxTokens: 4 });
     const edit = await ask(chat, { messages: compacted, session: "s", maxTokens: 4 });
-    expect(edit.bill.stale).toBeGreaterThan(200);
+    expect(edit.cacheUsage.stale).toBeGreaterThan(200);
     const request = {
       messages: [...compacted.slice(0, 4), question],
       session: "s",
       fork: true,
       maxTokens: 4,
     };
-    const { bill } = await ask(chat, request);
-    expect(bill.computed).toBeLessThan(60);
-    expect(bill.stale).toBeGreaterThan(100);
+    const { cacheUsage } = await ask(chat, request);
+    expect(cacheUsage.computed).toBeLessThan(60);
+    expect(cacheUsage.stale).toBeGreaterThan(100);
     const exact = await ask(chat, { ...request, reuse: "prefix" });
-    expect(exact.bill.stale).toBe(0);
+    expect(exact.cacheUsage.stale).toBe(0);
     const cold = await ask(chat, { ...request, reuse: "none" });
-    expect(cold.bill.kept).toBe(0);
+    expect(cold.cacheUsage.kept).toBe(0);
     expect(chat.list().map(({ id }) => id)).toEqual(["s"]);
   });
 
   it("leaves an anonymous conversation and its number of sessions alone", async () => {
     const { chat } = localChat(hashing(256), { sessionsMax: 1 });
     const first = await ask(chat, { messages: history, maxTokens: 4 });
-    const { bill } = await ask(chat, {
+    const { cacheUsage } = await ask(chat, {
       messages: [...history.slice(0, 4), question],
       fork: true,
       maxTokens: 4,
     });
-    expect(bill.computed).toBeLessThan(60);
-    expect(chat.list().map(({ id }) => id)).toEqual([first.bill.session]);
+    expect(cacheUsage.computed).toBeLessThan(60);
+    expect(chat.list().map(({ id }) => id)).toEqual([first.cacheUsage.session]);
     expect(chat.stats().evictions).toBe(0);
   });
 
@@ -80,8 +80,8 @@ describe("a request with fork", () => {
     );
     gate.open();
     const answered = summary(await side);
-    expect(answered.bill.computed).toBeLessThan(60);
-    expect(summary(await work).bill.session).toBe("s");
+    expect(answered.cacheUsage.computed).toBeLessThan(60);
+    expect(summary(await work).cacheUsage.session).toBe("s");
     expect(chat.list()).toHaveLength(1);
   });
 
@@ -89,8 +89,8 @@ describe("a request with fork", () => {
     const { chat } = localChat(hashing(256));
     await ask(chat, { messages: history, session: "s", tenant: "one", maxTokens: 4 });
     const request = { messages: [...history, question], session: "s", fork: true, maxTokens: 4 };
-    const { bill } = await ask(chat, { ...request, tenant: "two" });
-    expect(bill).toMatchObject({ kept: 0, relocated: 0 });
+    const { cacheUsage } = await ask(chat, { ...request, tenant: "two" });
+    expect(cacheUsage).toMatchObject({ kept: 0, relocated: 0 });
     expect(chat.list("two")).toEqual([]);
     expect(chat.list("one")).toHaveLength(1);
   });

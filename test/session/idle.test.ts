@@ -80,10 +80,10 @@ describe("idle repair", () => {
       while (engine.jobs.length === before) await new Promise((wake) => setTimeout(wake, 1));
       const next = [...compacted, user(`more for ${session}`)];
       const steps = engine.tokensComputed;
-      const { bill } = await ask(chat, { messages: next, session, maxTokens: 2 });
-      if (session === "s") expect(bill.computed).toBeLessThan(80);
+      const { cacheUsage } = await ask(chat, { messages: next, session, maxTokens: 2 });
+      if (session === "s") expect(cacheUsage.computed).toBeLessThan(80);
       // At most the step under way was computed besides what is billed and the one token fed back.
-      expect(engine.tokensComputed - steps).toBeLessThanOrEqual(bill.computed + 1 + engine.stepTokens);
+      expect(engine.tokensComputed - steps).toBeLessThanOrEqual(cacheUsage.computed + 1 + engine.stepTokens);
     }
     await chat.close();
     expect(engine.sequences.size).toBe(0);

@@ -22,8 +22,8 @@ describe("a session's life", () => {
     await slow.return();
     const again = await ask(chat, { messages: [user("a")], session: "idle", maxTokens: 2 });
     // The default system text is still with the other one.
-    expect(again.bill.kept).toBeLessThan(30);
-    expect(again.bill.reason).toMatch(/^Session idle had outlived its time\. Shares/);
+    expect(again.cacheUsage.kept).toBeLessThan(30);
+    expect(again.cacheUsage.reason).toMatch(/^Session idle had outlived its time\. Shares/);
     await chat.close();
     expect(engine.sequences.size).toBe(0);
     expect(vi.getTimerCount()).toBe(0);
@@ -47,8 +47,8 @@ describe("a session's life", () => {
     await expect(collect(events)).rejects.toMatchObject({ code: "CANCELLED" });
     expect(engine.sequences.size).toBe(0);
     expect(engine.busy).toBe(0);
-    const { bill } = await ask(chat, { messages: [user(long("a"))], session: "s", maxTokens: 2 });
-    expect(bill.reason).toBe("Session s was deleted. Nothing was resident.");
+    const { cacheUsage } = await ask(chat, { messages: [user(long("a"))], session: "s", maxTokens: 2 });
+    expect(cacheUsage.reason).toBe("Session s was deleted. Nothing was resident.");
   });
 
   it("shows on the bill when it had to go to make room", async () => {
@@ -57,8 +57,8 @@ describe("a session's life", () => {
     for (const name of ["a", "b", "c"]) {
       await ask(chat, { messages: [letters(name)], session: name, maxTokens: 2 });
     }
-    const { bill } = await ask(chat, { messages: [letters("a")], session: "a", maxTokens: 2 });
-    expect(bill.reason).toMatch(/^Session a had gone to make room\./);
+    const { cacheUsage } = await ask(chat, { messages: [letters("a")], session: "a", maxTokens: 2 });
+    expect(cacheUsage.reason).toMatch(/^Session a had gone to make room\./);
     expect(chat.stats().evictions).toBeGreaterThanOrEqual(2);
   });
 });
@@ -74,16 +74,16 @@ describe("the numbers", () => {
       maxTokens: 3,
     });
     const { keptTokens, relocatedTokens, computedTokens, staleTokens, undoable } = chat.stats();
-    expect(keptTokens).toBe(second.bill.kept);
-    expect(relocatedTokens).toBe(second.bill.relocated);
-    expect(computedTokens).toBe(first.promptTokens + second.bill.computed);
+    expect(keptTokens).toBe(second.cacheUsage.kept);
+    expect(relocatedTokens).toBe(second.cacheUsage.relocated);
+    expect(computedTokens).toBe(first.promptTokens + second.cacheUsage.computed);
     expect(undoable).toBe(1);
     const map = chat.inspect("s");
     // Two tokens of the answer have cells.
     expect(map.tokens).toBe(second.promptTokens + 2);
     expect(map.stale).toEqual([{ start: map.tokens - staleTokens, end: map.tokens }]);
     const [moved] = map.relocated;
-    expect(moved!.end - moved!.start).toBe(second.bill.relocated);
+    expect(moved!.end - moved!.start).toBe(second.cacheUsage.relocated);
     const shift = second.promptTokens - first.promptTokens;
     expect(map.shifts).toContainEqual({ ...moved, shift });
     expect(map.shifts.map(({ shift: by }) => by)).toEqual([0, shift, 0]);

@@ -73,11 +73,13 @@ describe("a full pool", () => {
   it("gives up a session's own cells when an edit finds no room beside them", async () => {
     const { chat } = set(400);
     await finish(chat.chat({ messages: [user(filler("a", 250))], session: "s", maxTokens: 4 }));
-    const { bill } = await finish(
+    const { cacheUsage } = await finish(
       chat.chat({ messages: [user(filler("b", 250))], session: "s", maxTokens: 4 }),
     );
-    expect(bill).toMatchObject({ session: "s", kept: 0 });
-    expect(bill.reason).toBe("The pool had no room for an edit; the prompt was computed from the start.");
+    expect(cacheUsage).toMatchObject({ session: "s", kept: 0 });
+    expect(cacheUsage.reason).toBe(
+      "The pool had no room for an edit; the prompt was computed from the start.",
+    );
   });
 
   it("does not stop an answer in its middle while somebody idle can go", async () => {
@@ -175,7 +177,7 @@ describe("clients that come, edit, leave and come back", () => {
               for await (const event of chat.chat(request)) {
                 if (event.type === "text-delta") answer += event.text;
                 if (event.type === "answer-finished") {
-                  const { kept, relocated, computed } = event.bill;
+                  const { kept, relocated, computed } = event.cacheUsage;
                   expect(kept + relocated + computed).toBe(prompt.length);
                 }
                 if (left !== undefined && left-- === 0) {

@@ -31,8 +31,8 @@ afterAll(async () => {
 type Answered = Awaited<ReturnType<typeof ask>>;
 
 /** What must not differ. Logprobs to the order of a sum; the reason names the session. */
-function essence({ answer, reason, promptTokens, completionTokens, bill, deltas }: Answered) {
-  const { kept, relocated, computed, stale } = bill;
+function essence({ answer, reason, promptTokens, completionTokens, cacheUsage, deltas }: Answered) {
+  const { kept, relocated, computed, stale } = cacheUsage;
   const logprobs = deltas
     .flatMap((delta) => delta.logprobs ?? [])
     .map(({ token, logprob }) => [token, logprob.toFixed(2)]);
@@ -60,7 +60,7 @@ async function bothWays(request: ChatRequest, next: readonly Message[] = []) {
   expect(essence(on.first)).toEqual(essence(off.first));
   expect(essence(on.second)).toEqual(essence(off.second));
   expect(on.cells).toEqual(off.cells);
-  expect(off.first.proposals).toEqual({ accepted: 0, rejected: 0 });
+  expect(off.first.draftTokens).toEqual({ accepted: 0, rejected: 0 });
   return on;
 }
 
@@ -69,8 +69,8 @@ describe("an answer with lookup is the one without", () => {
     let accepted = 0;
     for (const options of [fond, seeded, { ...seeded, seed: 5 }, { ...fond, repetitionPenalty: 0.9 }]) {
       const { first } = await bothWays({ messages, ...options });
-      accepted += first.proposals!.accepted;
-      expect(first.proposals!.accepted).toBeLessThan(first.completionTokens);
+      accepted += first.draftTokens!.accepted;
+      expect(first.draftTokens!.accepted).toBeLessThan(first.completionTokens);
     }
     expect(accepted).toBeGreaterThan(0);
   });
@@ -100,10 +100,10 @@ describe("an answer with lookup is the one without", () => {
     };
     const format = { type: "json_schema", schema, strict: true } as const;
     const { first } = await bothWays({ messages, ...seeded, format });
-    expect(first.proposals).toEqual({ accepted: 0, rejected: 0 });
+    expect(first.draftTokens).toEqual({ accepted: 0, rejected: 0 });
     const tools = [{ name: "look", parameters: { type: "object" } }];
     const words = await bothWays({ messages, ...seeded, tools, toolChoice: "none" });
-    expect(words.first.proposals).toEqual({ accepted: 0, rejected: 0 });
+    expect(words.first.draftTokens).toEqual({ accepted: 0, rejected: 0 });
   });
 
   it("and its session comes back from disk with the cells that were said", async () => {
@@ -119,7 +119,7 @@ describe("an answer with lookup is the one without", () => {
       session: "d",
       messages: [...messages, said, user("On.")],
     });
-    expect(second.bill.reason).toContain("came from disk");
-    expect(second.bill.kept).toBeGreaterThanOrEqual(first.promptTokens + first.completionTokens - 1);
+    expect(second.cacheUsage.reason).toContain("came from disk");
+    expect(second.cacheUsage.kept).toBeGreaterThanOrEqual(first.promptTokens + first.completionTokens - 1);
   });
 });

@@ -24,7 +24,7 @@ function shape(repair: Repair) {
   const plan = planEdit(resident, wanted, { reuse: "suffix", exactLength: 580, repair });
   return {
     splices: plan.splices.map(({ start, end, tokens }) => [start, end, tokens.length]),
-    bill: [plan.kept, plan.relocated, plan.computed],
+    cacheUsage: [plan.kept, plan.relocated, plan.computed],
     exactLength: plan.exactLength,
   };
 }
@@ -36,7 +36,7 @@ describe("repair", () => {
         [50, 150, 20],
         [580, 580, 10],
       ],
-      bill: [50, 430, 30],
+      cacheUsage: [50, 430, 30],
       exactLength: 70,
     });
   });
@@ -49,7 +49,7 @@ describe("repair", () => {
         [510, 550, 40],
         [580, 580, 10],
       ],
-      bill: [50, 330, 130],
+      cacheUsage: [50, 330, 130],
       exactLength: 130,
     });
   });
@@ -78,7 +78,7 @@ describe("repair", () => {
       [50, 365, 235],
       [580, 580, 10],
     ]);
-    expect(shape(100_000)).toEqual({ splices: [[50, 580, 460]], bill: [50, 0, 460], exactLength: 510 });
+    expect(shape(100_000)).toEqual({ splices: [[50, 580, 460]], cacheUsage: [50, 0, 460], exactLength: 510 });
   });
 
   it("never touches what stands in front of the edit", () => {

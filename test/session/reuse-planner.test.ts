@@ -5,7 +5,7 @@ import { greedy } from "../../src/engine/job.ts";
 import { planEdit } from "../../src/session/planner/diff.ts";
 import { countOf } from "../../src/session/planner/range.ts";
 import { contentOf } from "../../src/session/planner/reuse-executor.ts";
-import { leastAdopted, planAdoption } from "../../src/session/planner/reuse-planner.ts";
+import { minAdopted, planReuse } from "../../src/session/planner/reuse-planner.ts";
 import { lengthOf, type Span, spanOf, tokensOf } from "../../src/text/span.ts";
 import { FakeEngine, hashing } from "../support/fake-engine.ts";
 import { ask, assistant, closedGate, localChat, long, system, user } from "../support/fake-engine-chat.ts";
@@ -29,16 +29,16 @@ describe("an expand of a compacted range", () => {
     await ask(chat, { messages: [...compacted, turn], maxTokens: 4, ...named });
     const before = engine.tokensComputed;
     const expanded = [...compacted, assistant("I expand."), ...one!, ...two!, turn];
-    const { bill, promptTokens } = await ask(chat, { messages: expanded, maxTokens: 4, ...named });
+    const { cacheUsage, promptTokens } = await ask(chat, { messages: expanded, maxTokens: 4, ...named });
     const copies = tokensOfAll([system, ...one!, ...two!]) - tokensOfAll([system]);
-    expect(bill.relocated).toBeGreaterThanOrEqual(copies);
+    expect(cacheUsage.relocated).toBeGreaterThanOrEqual(copies);
     const fresh = tokensOfAll([system, assistant("I expand."), turn]) - tokensOfAll([system]);
-    expect(bill.computed).toBeLessThanOrEqual(fresh + 32);
-    expect(bill.kept + bill.relocated + bill.computed).toBe(promptTokens);
-    expect(bill.reason).toMatch(/^\d+ tokens were adopted as they were computed earlier/);
-    expect(engine.tokensComputed - before).toBe(bill.computed + 3);
+    expect(cacheUsage.computed).toBeLessThanOrEqual(fresh + 32);
+    expect(cacheUsage.kept + cacheUsage.relocated + cacheUsage.computed).toBe(promptTokens);
+    expect(cacheUsage.reason).toMatch(/^\d+ tokens were adopted as they were computed earlier/);
+    expect(engine.tokensComputed - before).toBe(cacheUsage.computed + 3);
     const next = await ask(chat, { messages: [...expanded, assistant("x"), turn], maxTokens: 4, ...named });
-    expect(next.bill.computed).toBeLessThan(80);
+    expect(next.cacheUsage.computed).toBeLessThan(80);
   });
 
   it("leaves the copies to idle repair, also where a request asks for repair of survivors", async () => {
@@ -46,12 +46,12 @@ describe("an expand of a compacted range", () => {
     const settings = { session: "s", maxTokens: 4, repair: "assistant" } as const;
     await ask(chat, { messages: [...history, turn], ...settings });
     const edit = await ask(chat, { messages: [...compacted, turn], ...settings });
-    expect(edit.bill.reason).toContain("as repair");
-    const { bill } = await ask(chat, { messages: [...compacted, ...one!, ...two!, turn], ...settings });
-    expect(bill.computed).toBeLessThan(60);
+    expect(edit.cacheUsage.reason).toContain("as repair");
+    const { cacheUsage } = await ask(chat, { messages: [...compacted, ...one!, ...two!, turn], ...settings });
+    expect(cacheUsage.computed).toBeLessThan(60);
     const next = await ask(chat, { messages: [...compacted, ...one!, ...two!, turn, turn], ...settings });
-    expect(next.bill.computed).toBeGreaterThan(chat.tokenize(long("tell one")).length);
-    expect(next.bill.reason).toContain("as repair");
+    expect(next.cacheUsage.computed).toBeGreaterThan(chat.tokenize(long("tell one")).length);
+    expect(next.cacheUsage.reason).toContain("as repair");
   });
 
   it("finds them after later compactions and turns, behind a catalog that changes every time", async () => {
@@ -68,13 +68,13 @@ describe("an expand of a compacted range", () => {
     const again = [system, user("Begin."), memory, user("[memory] three and four."), ...said.slice(7)];
     await ask(chat, turns(again, 3));
     await ask(chat, turns([...again, assistant(long("last"))], 4));
-    const { bill } = await ask(chat, turns([...again, assistant(long("last")), ...one!, ...two!], 5));
-    expect(bill.computed).toBeLessThan(chat.tokenize(long("5")).length + 80);
-    expect(bill.relocated).toBeGreaterThan(600);
+    const { cacheUsage } = await ask(chat, turns([...again, assistant(long("last")), ...one!, ...two!], 5));
+    expect(cacheUsage.computed).toBeLessThan(chat.tokenize(long("5")).length + 80);
+    expect(cacheUsage.relocated).toBeGreaterThan(600);
     // The other compaction's originals as well.
     const both = [...again, assistant(long("last")), ...one!, ...two!, ...three!, ...four!];
     const second = await ask(chat, turns(both, 6));
-    expect(second.bill.computed).toBeLessThan(chat.tokenize(long("6")).length + 80);
+    expect(second.cacheUsage.computed).toBeLessThan(chat.tokenize(long("6")).length + 80);
   });
 
   it("gives the pages of what edits took out back before a session has to go", async () => {
@@ -97,23 +97,27 @@ describe("an expand of a compacted range", () => {
     await ask(chat, { messages: [...compacted, turn], session, maxTokens: 4 });
     await ask(chat, { messages: [...compacted, turn], session, maxTokens: 4, forget: true });
     expect(engine.sequences.size).toBe(1);
-    const { bill } = await ask(chat, { messages: [...compacted, ...one!, turn], session, maxTokens: 4 });
-    expect(bill.computed).toBeGreaterThan(300);
+    const { cacheUsage } = await ask(chat, {
+      messages: [...compacted, ...one!, turn],
+      session,
+      maxTokens: 4,
+    });
+    expect(cacheUsage.computed).toBeGreaterThan(300);
   });
 
   it("leaves a message that is said again while it still stands exact, in any version of it", async () => {
     const { chat } = localChat(hashing(256));
     await ask(chat, { messages: [...history, turn], session: "s", maxTokens: 4 });
     const again = [...history, turn, ...one!, turn];
-    const { bill } = await ask(chat, { messages: again, session: "s", maxTokens: 4 });
-    expect(bill).toMatchObject({ relocated: 0, stale: 0 });
+    const { cacheUsage } = await ask(chat, { messages: again, session: "s", maxTokens: 4 });
+    expect(cacheUsage).toMatchObject({ relocated: 0, stale: 0 });
     await ask(chat, { messages: [...compacted, turn], session: "s", maxTokens: 4 });
     const third = await ask(chat, {
       messages: [...compacted, turn, ...three!, turn],
       session: "s",
       maxTokens: 4,
     });
-    expect(third.bill.reason).not.toContain("adopted");
+    expect(third.cacheUsage.reason).not.toContain("adopted");
   });
 
   it("takes nothing from another conversation that has the same messages", async () => {
@@ -121,8 +125,8 @@ describe("an expand of a compacted range", () => {
     await ask(chat, { messages: [...history, turn], session: "s", maxTokens: 4 });
     await ask(chat, { messages: [...history, turn], maxTokens: 4 });
     const other = [system, user("Something else altogether."), ...one!, turn];
-    const { bill } = await ask(chat, { messages: other, session: "t", maxTokens: 4 });
-    expect(bill).toMatchObject({ relocated: 0, stale: 0 });
+    const { cacheUsage } = await ask(chat, { messages: other, session: "t", maxTokens: 4 });
+    expect(cacheUsage).toMatchObject({ relocated: 0, stale: 0 });
   });
 });
 
@@ -131,8 +135,8 @@ describe("messages that come back in another order", () => {
     const { chat } = localChat(hashing(256));
     await ask(chat, { messages: [...history, turn], session: "s", maxTokens: 4 });
     const messages = [system, user("Begin."), ...three!, ...one!, ...four!, ...two!, turn];
-    const { bill } = await ask(chat, { messages, session: "s", maxTokens: 4 });
-    expect(bill.computed).toBeLessThan(60);
+    const { cacheUsage } = await ask(chat, { messages, session: "s", maxTokens: 4 });
+    expect(cacheUsage.computed).toBeLessThan(60);
   });
 
   it("and a request that is refused or cut short leaves a session in step", async () => {
@@ -153,8 +157,8 @@ describe("messages that come back in another order", () => {
       const map = chat.inspect("s");
       expect(map.spans.at(-1)!.end).toBe(map.tokens);
     }
-    const { bill } = await ask(chat, { messages, session: "s", maxTokens: 4 });
-    expect(bill.computed).toBeLessThan(chat.tokenize(long("new")).length + 80);
+    const { cacheUsage } = await ask(chat, { messages, session: "s", maxTokens: 4 });
+    expect(cacheUsage.computed).toBeLessThan(chat.tokenize(long("new")).length + 80);
   });
 });
 
@@ -209,7 +213,7 @@ describe("the plan of an adoption", () => {
           adoptions++;
           sequence = held.fork(plan.adoption.kept);
           for (const { source, start, end } of plan.adoption.runs) {
-            if (source >= 0) expect(end - start).toBeGreaterThanOrEqual(leastAdopted - 1);
+            if (source >= 0) expect(end - start).toBeGreaterThanOrEqual(minAdopted - 1);
             sequence.adopt(source < 0 ? held : sources[source]!.sequence, start, end);
           }
           const { spans: assembled, relocated } = contentOf(plan.adoption, wanted, []);
@@ -233,7 +237,7 @@ describe("the plan of an adoption", () => {
     const source = { spans: [message(2, 40), message(3, 24), message(4, 70)] };
     const island = [{ startOld: 0, startNew: 0, count: 40 }];
     const planned = (wanted: Span[]) =>
-      planAdoption(resident, [...resident, ...wanted, message(9, 4)], island, [source]);
+      planReuse(resident, [...resident, ...wanted, message(9, 4)], island, [source]);
     expect(planned([message(2, 40)])).toBeUndefined();
     expect(planned([message(2, 40), message(5, 9)])).toBeUndefined();
     expect(planned([message(2, 40), message(3, 24)])).toMatchObject({

@@ -71,13 +71,13 @@ describe("on the real engine", () => {
       limit: 8192,
     });
     const through = chat.applyTemplate(before.slice(0, 6), [], { addGenerationPrompt: false }).tokens.length;
-    for (const { bill, promptTokens } of outcome.finishes) {
-      expect(bill.session).toMatch(/^anon-/);
-      expect(bill.kept).toBeGreaterThanOrEqual(through);
-      expect(bill).toMatchObject({ relocated: 0, computed: promptTokens - bill.kept });
+    for (const { cacheUsage, promptTokens } of outcome.finishes) {
+      expect(cacheUsage.session).toMatch(/^anon-/);
+      expect(cacheUsage.kept).toBeGreaterThanOrEqual(through);
+      expect(cacheUsage).toMatchObject({ relocated: 0, computed: promptTokens - cacheUsage.kept });
     }
     const sampled = outcome.finishes.reduce((sum, one) => sum + one.completionTokens - 1, 0);
-    const billed = outcome.finishes.reduce((sum, one) => sum + one.bill.computed, 0);
+    const billed = outcome.finishes.reduce((sum, one) => sum + one.cacheUsage.computed, 0);
     expect(engine.stats().tokensComputed - computedBefore).toBe(billed + sampled);
     expect(chat.list().map(({ id }) => id)).toEqual(["agent"]);
 
@@ -88,12 +88,12 @@ describe("on the real engine", () => {
     const turn = conversation.exchange([assistant("I expand ctx-0001.")]);
     const copies = done!.apply().flatMap(messagesOf);
     const expanded = await agent();
-    expect(expanded.bill.relocated).toBeGreaterThanOrEqual(tokensOf(eager, copies));
+    expect(expanded.cacheUsage.relocated).toBeGreaterThanOrEqual(tokensOf(eager, copies));
     const fresh = tokensOf(
       eager,
       turn.originals.map(({ message }) => message),
     );
-    expect(expanded.bill.computed).toBeLessThanOrEqual(fresh + 32);
+    expect(expanded.cacheUsage.computed).toBeLessThanOrEqual(fresh + 32);
 
     for (let wait = 0; wait < 2000 && chat.stats().staleTokens > 0; wait++)
       await new Promise((wake) => setTimeout(wake, 2));
@@ -105,7 +105,7 @@ describe("on the real engine", () => {
     });
     const scored = { messages: [...history.messages(), user("And now?")], maxTokens: 6, topLogprobs: 3 };
     const warm = await ask(chat, { ...scored, session: "agent" });
-    expect(warm.bill).toMatchObject({ relocated: 0, stale: 0 });
+    expect(warm.cacheUsage).toMatchObject({ relocated: 0, stale: 0 });
     const cold = await ask(chat, { ...scored, session: "cold", reuse: "none" });
     expect(warm.answer).toBe(cold.answer);
     const logprobs = (answer: typeof warm) =>
@@ -130,12 +130,12 @@ describe("on the real engine", () => {
           const repair = kind === "repair" ? ({ repair: "assistant" } as const) : {};
           const computed = engine.stats().tokensComputed;
           const request = { ...prompt, ...repair, fork: kind === "fork" };
-          const { bill, promptTokens, completionTokens } = await ask(chat, request);
-          expect(engine.stats().tokensComputed - computed).toBe(bill.computed + completionTokens - 1);
+          const { cacheUsage, promptTokens, completionTokens } = await ask(chat, request);
+          expect(engine.stats().tokensComputed - computed).toBe(cacheUsage.computed + completionTokens - 1);
           runner.check();
-          if (bill.reason.includes("adopted")) adoptions++;
+          if (cacheUsage.reason.includes("adopted")) adoptions++;
           // A session that is not in step with its cells is dropped.
-          if (kind === "fork") expect(bill.session).not.toBe("s");
+          if (kind === "fork") expect(cacheUsage.session).not.toBe("s");
           else expect(chat.inspect("s").tokens).toBe(promptTokens + completionTokens - 1);
         }
         for (const { id } of chat.list()) chat.delete(id);

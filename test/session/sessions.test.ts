@@ -18,11 +18,11 @@ describe("sessions", () => {
     const a = [...history, assistant(long("f")), user("a")];
     const first = await ask(chat, { messages: a, maxTokens: 4 });
     const other = await ask(chat, { messages: [system, user("something else entirely")], maxTokens: 4 });
-    expect(other.bill.session).not.toBe(first.bill.session);
-    expect(other.bill.kept).toBeGreaterThan(40);
-    expect(other.bill.reason).toContain(`with session ${first.bill.session}.`);
+    expect(other.cacheUsage.session).not.toBe(first.cacheUsage.session);
+    expect(other.cacheUsage.kept).toBeGreaterThan(40);
+    expect(other.cacheUsage.reason).toContain(`with session ${first.cacheUsage.session}.`);
     const again = await ask(chat, { messages: a, maxTokens: 4 });
-    expect(again.bill).toMatchObject({ session: first.bill.session, computed: 1 });
+    expect(again.cacheUsage).toMatchObject({ session: first.cacheUsage.session, computed: 1 });
   });
 
   it("with a name serve only who names them; others share their exact cells by a fork", async () => {
@@ -30,10 +30,10 @@ describe("sessions", () => {
     const messages = [system, user(long("a"))];
     await ask(chat, { messages, session: "mine" });
     const anonymous = await ask(chat, { messages: [...messages, assistant("one"), user("b")] });
-    expect(anonymous.bill.session).toMatch(/^anon-/);
-    expect(anonymous.bill.kept).toBeGreaterThan(100);
+    expect(anonymous.cacheUsage.session).toMatch(/^anon-/);
+    expect(anonymous.cacheUsage.kept).toBeGreaterThan(100);
     const named = await ask(chat, { messages: [...messages, assistant("one"), user("c")], session: "mine" });
-    expect(named.bill.session).toBe("mine");
+    expect(named.cacheUsage.session).toBe("mine");
     expect(chat.list().map(({ id }) => id)).toContain("mine");
   });
 
@@ -43,10 +43,10 @@ describe("sessions", () => {
     await ask(chat, { messages: old, session: "mine" });
     const edited = [system, user("Summary."), ...old.slice(2)];
     const mine = await ask(chat, { messages: edited, session: "mine" });
-    expect(mine.bill.stale).toBeGreaterThan(200);
+    expect(mine.cacheUsage.stale).toBeGreaterThan(200);
     const other = await ask(chat, { messages: edited });
-    expect(other.bill.stale).toBe(0);
-    expect(chat.inspect(other.bill.session).stale).toEqual([]);
+    expect(other.cacheUsage.stale).toBe(0);
+    expect(chat.inspect(other.cacheUsage.session).stale).toEqual([]);
   });
 
   it("that are busy are forked, and both answers are those of a lone run", async () => {
@@ -60,13 +60,13 @@ describe("sessions", () => {
     await slow.next();
     const other = await ask(chat, { messages: [...messages, user("b")], session: "s", maxTokens: 20 });
     expect(other.answer).toBe(alone.answer);
-    expect(other.bill.session).not.toBe("s");
-    expect(other.bill.kept).toBeGreaterThan(100);
+    expect(other.cacheUsage.session).not.toBe("s");
+    expect(other.cacheUsage.kept).toBeGreaterThan(100);
     const rest = await collect(slow);
     expect(rest.at(-1)).toMatchObject({
       type: "answer-finished",
       completionTokens: 40,
-      bill: { session: "s" },
+      cacheUsage: { session: "s" },
     });
   });
 

@@ -26,8 +26,8 @@ describe("exact cells", () => {
       const session = agent % 2 ? { session: `agent-${agent}` } : {};
       // Long enough that no anonymous request takes another one's session over.
       const messages = [houseRules, user(`${long(`task ${agent}`)} ${long(`and ${agent}`)}`)];
-      const { bill } = await ask(chat, { messages, maxTokens: 3, ...session });
-      if (agent > 0) expect(bill.kept).toBeGreaterThanOrEqual(length);
+      const { cacheUsage } = await ask(chat, { messages, maxTokens: 3, ...session });
+      if (agent > 0) expect(cacheUsage.kept).toBeGreaterThanOrEqual(length);
     }
     expect(chat.list()).toHaveLength(10);
     expect(engine.capacity - engine.tokensFree).toBeLessThan(length + 10 * 800);
@@ -43,7 +43,7 @@ describe("exact cells", () => {
         ask(chat, { messages: [houseRules, user(long(`task ${agent}`))], maxTokens: 3 }),
       ),
     );
-    expect(answers.filter(({ bill }) => bill.kept >= length)).toHaveLength(9);
+    expect(answers.filter(({ cacheUsage }) => cacheUsage.kept >= length)).toHaveLength(9);
     expect(engine.tokensComputed).toBeLessThan(length + 10 * 600);
   });
 
@@ -75,8 +75,8 @@ describe("exact cells", () => {
     await slow.next();
     await slow.next();
     const other = await ask(chat, { messages: [...messages.slice(0, 2), user("z")], maxTokens: 2 });
-    expect(other.bill.kept).toBeGreaterThan(200);
-    expect(other.bill.reason).toContain("with session s.");
+    expect(other.cacheUsage.kept).toBeGreaterThan(200);
+    expect(other.cacheUsage.reason).toContain("with session s.");
     await slow.return();
   });
 
@@ -88,9 +88,9 @@ describe("exact cells", () => {
     await ask(chat, { messages: edited, session: "s", tenant: "alice", maxTokens: 2 });
     const bob = await ask(chat, { messages, tenant: "bob", maxTokens: 2 });
     const nobody = await ask(chat, { messages, maxTokens: 2 });
-    for (const { bill } of [bob, nobody]) expect(bill).toMatchObject({ kept: 0, relocated: 0 });
+    for (const { cacheUsage } of [bob, nobody]) expect(cacheUsage).toMatchObject({ kept: 0, relocated: 0 });
     const alice = await ask(chat, { messages: edited, tenant: "alice", maxTokens: 2 });
-    expect(alice.bill).toMatchObject({ relocated: 0, stale: 0 });
+    expect(alice.cacheUsage).toMatchObject({ relocated: 0, stale: 0 });
   });
 
   it("at the beginning of a session stay when it goes, as long as there is room", async () => {
@@ -100,9 +100,9 @@ describe("exact cells", () => {
     await ask(chat, { messages: [rules, user("a")], session: "a", maxTokens: 2 });
     await ask(chat, { messages: [user("b")], session: "b", maxTokens: 2 });
     expect(chat.list().map(({ id }) => id)).toEqual(["b"]);
-    const { bill } = await ask(chat, { messages: [rules, user("c")], session: "c", maxTokens: 2 });
-    expect(bill.kept).toBeGreaterThanOrEqual(length);
-    expect(bill.reason).toContain("an earlier conversation");
+    const { cacheUsage } = await ask(chat, { messages: [rules, user("c")], session: "c", maxTokens: 2 });
+    expect(cacheUsage.kept).toBeGreaterThanOrEqual(length);
+    expect(cacheUsage.reason).toContain("an earlier conversation");
     // A prompt that needs the whole pool takes it.
     const most = await ask(chat, {
       messages: [user(long("x").repeat(18).slice(0, 2800))],
@@ -126,7 +126,7 @@ describe("sessions of another tenant", () => {
     expect(() => chat.inspect("main", "bob")).toThrow(missing);
     expect(() => chat.delete("main", "bob")).toThrow(missing);
     const bob = await ask(chat, { messages, session: "main", tenant: "bob", maxTokens: 2 });
-    expect(bob.bill).toMatchObject({ session: "main", kept: 0 });
+    expect(bob.cacheUsage).toMatchObject({ session: "main", kept: 0 });
     chat.delete("main", "alice");
     expect(chat.list("bob")).toHaveLength(1);
     expect(chat.stats()).toMatchObject({ sessions: 1, named: 1, busy: 0 });

@@ -55,7 +55,7 @@ function logprobsOf({ deltas }: Awaited<ReturnType<typeof ask>>): number[] {
 async function expectCold(warm: Awaited<ReturnType<typeof ask>>, request: ChatRequest): Promise<void> {
   const cold = await ask(real.chat, { ...request, session: "cold", reuse: "none" });
   real.chat.delete("cold");
-  expect(cold.bill.kept).toBe(0);
+  expect(cold.cacheUsage.kept).toBe(0);
   expect(warm.answer).toBe(cold.answer);
   const [a, b] = [logprobsOf(warm), logprobsOf(cold)];
   expect(a.length).toBe(b.length);
@@ -67,16 +67,16 @@ describe("on real cells", () => {
     const { chat, engine } = real;
     await ask(chat, { messages: history, session: "s", ...scored });
     const edit = await ask(chat, { messages: compacted, session: "s", ...scored });
-    expect(edit.bill.relocated).toBeGreaterThan(200);
+    expect(edit.cacheUsage.relocated).toBeGreaterThan(200);
     await repaired(chat);
     const { tokens, stale, shifts } = chat.inspect("s");
     expect({ stale, shifts }).toEqual({ stale: [], shifts: [{ start: 0, end: tokens, shift: 0 }] });
     const request = { messages: [...compacted, user("And now?")], session: "s", ...scored };
     const before = engine.stats().tokensComputed;
     const warm = await ask(chat, request);
-    expect(warm.bill).toMatchObject({ relocated: 0, stale: 0 });
-    expect(warm.bill.computed).toBeLessThan(80);
-    expect(engine.stats().tokensComputed - before).toBe(warm.bill.computed + warm.completionTokens - 1);
+    expect(warm.cacheUsage).toMatchObject({ relocated: 0, stale: 0 });
+    expect(warm.cacheUsage.computed).toBeLessThan(80);
+    expect(engine.stats().tokensComputed - before).toBe(warm.cacheUsage.computed + warm.completionTokens - 1);
     await expectCold(warm, request);
   });
 
@@ -93,9 +93,9 @@ describe("on real cells", () => {
     const before = engine.stats().tokensComputed;
     const warm = await ask(chat, request);
     expect(lines).toEqual([]);
-    expect(warm.bill.reason).toMatch(/^\d+ tokens came from disk\./);
-    expect(warm.bill.computed).toBeLessThan(80);
-    expect(engine.stats().tokensComputed - before).toBe(warm.bill.computed + warm.completionTokens - 1);
+    expect(warm.cacheUsage.reason).toMatch(/^\d+ tokens came from disk\./);
+    expect(warm.cacheUsage.computed).toBeLessThan(80);
+    expect(engine.stats().tokensComputed - before).toBe(warm.cacheUsage.computed + warm.completionTokens - 1);
     await expectCold(warm, request);
     await evict();
     const names = () => readdirSync(folder);
@@ -107,7 +107,7 @@ describe("on real cells", () => {
     }
     const again = await ask(chat, request);
     expect(again.answer).toBe(warm.answer);
-    expect(again.bill.kept).toBeLessThan(100);
+    expect(again.cacheUsage.kept).toBeLessThan(100);
     expect(lines.length).toBeGreaterThanOrEqual(1);
     expect(lines[0]).toContain("could not be read from disk and is computed again");
   });
@@ -118,8 +118,8 @@ describe("on real cells", () => {
     await ask(chat, { messages: compacted, session: "u", ...scored });
     const request = { messages: [...history, user("And now?")], session: "u", ...scored };
     const undone = await ask(chat, request);
-    expect(undone.bill).toMatchObject({ relocated: 0, stale: 0 });
-    expect(undone.bill.computed).toBeLessThan(chat.tokenize("And now?").length + 32);
+    expect(undone.cacheUsage).toMatchObject({ relocated: 0, stale: 0 });
+    expect(undone.cacheUsage.computed).toBeLessThan(chat.tokenize("And now?").length + 32);
     await expectCold(undone, request);
     const abort = new AbortController();
     const told = [
@@ -141,12 +141,12 @@ describe("on real cells", () => {
     const { chat, engine } = real;
     const rules = { ...system, content: [0, 1, 2, 3].map((at) => long(`rule ${at}`)).join("\n") };
     const { length } = chat.applyTemplate([rules], [], { addGenerationPrompt: false }).tokens;
-    const { pagesLent } = engine.stats();
+    const { pagesUsed } = engine.stats();
     for (let agent = 0; agent < 10; agent++) {
       await ask(chat, { messages: [rules, user(`task ${agent}`)], session: `${agent}`, maxTokens: 4 });
     }
     // Per session a turn, an answer and two pages that are not full.
-    expect((engine.stats().pagesLent - pagesLent) * 16).toBeLessThan(length + 10 * (60 + 2 * 16));
+    expect((engine.stats().pagesUsed - pagesUsed) * 16).toBeLessThan(length + 10 * (60 + 2 * 16));
   });
 });
 

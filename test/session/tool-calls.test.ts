@@ -102,7 +102,7 @@ describe("the next turn", () => {
       { role: "tool" as const, content: "a b c", toolCallId: one.calls[0]!.id },
     ];
     const two = await ask(chat, { messages });
-    return { kept: two.bill.kept, spoken: one.promptTokens + one.completionTokens };
+    return { kept: two.cacheUsage.kept, spoken: one.promptTokens + one.completionTokens };
   };
 
   it("keeps the whole answer, ids and all, when the client sends the call back", async () => {

@@ -13,18 +13,18 @@ describe("undo", () => {
       const session = name === undefined ? {} : { session: name };
       const first = await ask(chat, { messages: history, maxTokens: 4, ...session });
       const second = await ask(chat, { messages: compacted, maxTokens: 4, ...session });
-      expect(second.bill.relocated).toBeGreaterThan(200);
+      expect(second.cacheUsage.relocated).toBeGreaterThan(200);
       const computed = engine.tokensComputed;
       const back = [...history, user("And now?")];
       const third = await ask(chat, { messages: back, maxTokens: 4, ...session });
-      expect(third.bill).toMatchObject({ session: first.bill.session, relocated: 0, stale: 0 });
-      expect(third.bill.computed).toBeLessThanOrEqual(chat.tokenize("And now?").length + 32);
-      expect(third.bill.reason).toContain("The cells from before the last edit came back.");
+      expect(third.cacheUsage).toMatchObject({ session: first.cacheUsage.session, relocated: 0, stale: 0 });
+      expect(third.cacheUsage.computed).toBeLessThanOrEqual(chat.tokenize("And now?").length + 32);
+      expect(third.cacheUsage.reason).toContain("The cells from before the last edit came back.");
       // What was billed is what was computed: four tokens sampled, three of them fed back.
-      expect(engine.tokensComputed - computed).toBe(third.bill.computed + 3);
+      expect(engine.tokensComputed - computed).toBe(third.cacheUsage.computed + 3);
       // And the other way round: the compacted version is now the one before.
       const fourth = await ask(chat, { messages: [...compacted, user("x")], maxTokens: 4, ...session });
-      expect(fourth.bill.computed).toBeLessThan(60);
+      expect(fourth.cacheUsage.computed).toBeLessThan(60);
     },
   );
 
@@ -45,7 +45,7 @@ describe("undo", () => {
     }
     expect(chat.stats().undoable).toBe(2);
     const undone = await ask(chat, { messages: [...history, user("x")], session: "c", maxTokens: 2 });
-    expect(undone.bill.reason).toContain("came back");
+    expect(undone.cacheUsage.reason).toContain("came back");
   });
 
   it("is not lost to an answer that is asked for again", async () => {
@@ -53,8 +53,8 @@ describe("undo", () => {
     await ask(chat, { messages: history, session: "s", maxTokens: 2 });
     await ask(chat, { messages: compacted, session: "s", maxTokens: 200 });
     await ask(chat, { messages: compacted, session: "s", maxTokens: 2 });
-    const { bill } = await ask(chat, { messages: [...history, user("x")], session: "s", maxTokens: 2 });
-    expect(bill.reason).toContain("came back");
+    const { cacheUsage } = await ask(chat, { messages: [...history, user("x")], session: "s", maxTokens: 2 });
+    expect(cacheUsage.reason).toContain("came back");
   });
 });
 
@@ -72,10 +72,10 @@ describe("an agent's turns, each with another trailer", () => {
     await asked(chat, ...start, ...a, trailer("two"));
     await asked(chat, ...start, ...a, ...b, trailer("three"));
     await asked(chat, ...start, ...a, ...b, ...c, trailer("four"));
-    const { bill } = await asked(chat, ...start, user("Read a and b."), ...c, trailer("five"));
-    expect(bill.reason).not.toContain("came back");
-    expect(bill.reason).toContain("recomputed as repair");
-    expect(bill.relocated).toBeGreaterThan(40);
+    const { cacheUsage } = await asked(chat, ...start, user("Read a and b."), ...c, trailer("five"));
+    expect(cacheUsage.reason).not.toContain("came back");
+    expect(cacheUsage.reason).toContain("recomputed as repair");
+    expect(cacheUsage.relocated).toBeGreaterThan(40);
   });
 
   it("what only the version put aside by an undo held is still there for an expand", async () => {
@@ -85,13 +85,13 @@ describe("an agent's turns, each with another trailer", () => {
     await asked(chat, ...start, user("Read a."), ...b, user("and then"));
     await asked(chat, ...start, user("Read a."), ...b, ...c, user("and now"));
     const back = await asked(chat, ...start, ...a, ...b, user("back to it"));
-    expect(back.bill.reason).toContain("came back");
+    expect(back.cacheUsage.reason).toContain("came back");
     const memory = user("In a stood nothing.");
     const edited = await asked(chat, ...start, memory, ...b, user("next"));
-    expect(edited.bill.reason).not.toContain("came back");
-    const { bill } = await asked(chat, ...start, memory, ...b, user("go on"), ...c, user("then"));
-    expect(bill.reason).toContain("were adopted");
-    expect(bill.relocated).toBeGreaterThan(80);
+    expect(edited.cacheUsage.reason).not.toContain("came back");
+    const { cacheUsage } = await asked(chat, ...start, memory, ...b, user("go on"), ...c, user("then"));
+    expect(cacheUsage.reason).toContain("were adopted");
+    expect(cacheUsage.relocated).toBeGreaterThan(80);
   });
 });
 
@@ -100,9 +100,9 @@ describe("forget", () => {
     const { chat, engine } = localChat(hashing(256));
     await ask(chat, { messages: history, session: "s", maxTokens: 2 });
     await ask(chat, { messages: compacted, session: "s", maxTokens: 2 });
-    const { bill } = await ask(chat, { messages: compacted, session: "s", maxTokens: 2, forget: true });
-    expect(bill).toMatchObject({ relocated: 0, stale: 0 });
-    expect(bill.kept).toBeLessThan(100);
+    const { cacheUsage } = await ask(chat, { messages: compacted, session: "s", maxTokens: 2, forget: true });
+    expect(cacheUsage).toMatchObject({ relocated: 0, stale: 0 });
+    expect(cacheUsage.kept).toBeLessThan(100);
     expect(chat.stats().undoable).toBe(0);
     expect(engine.sequences.size).toBe(1);
     const [sequence] = engine.sequences;
@@ -124,8 +124,8 @@ describe("forget", () => {
   it("finds an anonymous conversation where it is, and edits it there", async () => {
     const { chat, engine } = localChat(hashing(256));
     const first = await ask(chat, { messages: history, maxTokens: 2 });
-    const { bill } = await ask(chat, { messages: compacted, maxTokens: 2, forget: true });
-    expect(bill.session).toBe(first.bill.session);
+    const { cacheUsage } = await ask(chat, { messages: compacted, maxTokens: 2, forget: true });
+    expect(cacheUsage.session).toBe(first.cacheUsage.session);
     expect(engine.sequences.size).toBe(1);
   });
 
@@ -133,8 +133,8 @@ describe("forget", () => {
     const { chat } = localChat(hashing(256));
     await ask(chat, { messages: history, session: "s", maxTokens: 2 });
     await ask(chat, { messages: history, session: "t", maxTokens: 2 });
-    const { bill } = await ask(chat, { messages: compacted, session: "s", maxTokens: 2, forget: true });
-    expect(bill.reason).toMatch(/^\d+ of the tokens that go stay with session t, which shares them\./);
+    const { cacheUsage } = await ask(chat, { messages: compacted, session: "s", maxTokens: 2, forget: true });
+    expect(cacheUsage.reason).toMatch(/^\d+ of the tokens that go stay with session t, which shares them\./);
   });
 });
 
@@ -143,20 +143,25 @@ describe("repair on a request", () => {
     const { chat } = localChat(hashing(256));
     await ask(chat, { messages: history, session: "s", maxTokens: 2 });
     const edit = await ask(chat, { messages: compacted, session: "s", maxTokens: 2 });
-    expect(edit.bill.computed).toBeLessThan(60);
+    expect(edit.cacheUsage.computed).toBeLessThan(60);
     const next = [...compacted, user("x")];
-    const { bill } = await ask(chat, { messages: next, session: "s", maxTokens: 2, repair: "assistant" });
+    const { cacheUsage } = await ask(chat, {
+      messages: next,
+      session: "s",
+      maxTokens: 2,
+      repair: "assistant",
+    });
     const repaired = chat.tokenize(long("d")).length;
-    expect(bill.computed).toBeGreaterThanOrEqual(repaired);
-    expect(bill.computed).toBeLessThan(repaired + 60);
-    expect(bill.reason).toMatch(/\d+ survivors were recomputed as repair\.$/);
+    expect(cacheUsage.computed).toBeGreaterThanOrEqual(repaired);
+    expect(cacheUsage.computed).toBeLessThan(repaired + 60);
+    expect(cacheUsage.reason).toMatch(/\d+ survivors were recomputed as repair\.$/);
     const again = await ask(chat, {
       messages: [...next, user("y")],
       session: "s",
       maxTokens: 2,
       repair: "assistant",
     });
-    expect(again.bill.computed).toBeLessThan(60);
+    expect(again.cacheUsage.computed).toBeLessThan(60);
   });
 });
 
@@ -173,9 +178,9 @@ describe("an edit that is cut short", () => {
     for (let step = 0; step < 4; step++) await new Promise((resolve) => setImmediate(resolve));
     abort.abort();
     await expect(first.then(() => events.next())).rejects.toMatchObject({ code: "CANCELLED" });
-    const { bill } = await ask(chat, { messages: edited, session: "s", maxTokens: 2 });
-    expect(bill.session).toBe("s");
-    expect(bill.relocated).toBeGreaterThan(250);
-    expect(bill.computed).toBeLessThan(chat.tokenize(long("summary")).length + 60);
+    const { cacheUsage } = await ask(chat, { messages: edited, session: "s", maxTokens: 2 });
+    expect(cacheUsage.session).toBe("s");
+    expect(cacheUsage.relocated).toBeGreaterThan(250);
+    expect(cacheUsage.computed).toBeLessThan(chat.tokenize(long("summary")).length + 60);
   });
 });

@@ -29,7 +29,7 @@ export class ScriptedChat implements Chat {
     if (!line) throw new Error(`The script has no line for call ${turn}.`);
     if (line.error) throw line.error;
     const promptTokens = request.messages.reduce((sum, message) => sum + count(message), 0);
-    const bill = {
+    const cacheUsage = {
       session: "s",
       kept: 0,
       relocated: 0,
@@ -37,7 +37,7 @@ export class ScriptedChat implements Chat {
       stale: 0,
       reason: "Scripted.",
     };
-    yield { type: "prompt-planned", promptTokens, bill };
+    yield { type: "prompt-planned", promptTokens, cacheUsage };
     for (const text of line.text?.match(/[\s\S]{1,7}/g) ?? []) yield { type: "text-delta", text };
     for (const call of line.calls ?? []) yield { type: "tool-call", call };
     yield {
@@ -45,7 +45,7 @@ export class ScriptedChat implements Chat {
       reason: line.reason ?? (line.calls ? "tool_calls" : "stop"),
       promptTokens,
       completionTokens: line.text?.length ?? 0,
-      bill,
+      cacheUsage,
       promptMs: 1,
       generateMs: 1,
     };

@@ -50,8 +50,8 @@ export function summary(events: readonly ChatEvent[]) {
   expect([planned.type, finished.type]).toEqual(["prompt-planned", "answer-finished"]);
   const deltas = events.slice(1, -1) as (ChatEvent & { type: "text-delta" })[];
   for (const delta of deltas) expect(delta.type).toBe("text-delta");
-  const { bill, promptTokens } = finished;
-  expect(bill.kept + bill.relocated + bill.computed).toBe(promptTokens);
+  const { cacheUsage, promptTokens } = finished;
+  expect(cacheUsage.kept + cacheUsage.relocated + cacheUsage.computed).toBe(promptTokens);
   return { ...finished, deltas, planned, answer: deltas.map((delta) => delta.text).join("") };
 }
 

@@ -3,7 +3,7 @@
 // it. It knows, cell by cell, whether a cold prefill would give the same, which is what exactness means.
 import { readFile, writeFile } from "node:fs/promises";
 import type { EnginePort, Generated, Job, SequencePort } from "../../src/engine/job.ts";
-import { Answer } from "../../src/engine/token-stream.ts";
+import { TokenStream } from "../../src/engine/token-stream.ts";
 import { pocketError } from "../../src/errors.ts";
 import { allowedFrom } from "./scripted-runner.ts";
 
@@ -32,7 +32,7 @@ export class FakeEngine implements EnginePort {
   failure: Error | undefined;
   readonly jobs: Job[] = [];
   busy = 0;
-  relieve?: () => boolean;
+  evictIdle?: () => boolean;
   /** What saving fails with, when set. */
   saveFailure: Error | undefined;
   /** Files that were loaded. */
@@ -156,7 +156,7 @@ export class FakeSequence implements SequencePort {
     if (!job.background) this.engine.busy++;
     this.engine.jobs.push(job);
     let left = false;
-    const answer: Answer = new Answer(async () => {
+    const answer: TokenStream = new TokenStream(async () => {
       left = true;
       await done;
     });
@@ -165,7 +165,7 @@ export class FakeSequence implements SequencePort {
   }
 
   /** Runs ahead of the reader, as the engine does: what is sampled waits until it is read. */
-  async #run(job: Job, answer: Answer, hasLeft: () => boolean): Promise<void> {
+  async #run(job: Job, answer: TokenStream, hasLeft: () => boolean): Promise<void> {
     const stopIfLeft = () => {
       if (job.signal?.aborted || hasLeft()) throw pocketError("CANCELLED");
     };

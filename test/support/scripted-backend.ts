@@ -1,7 +1,13 @@
 // A Backend that plays back a fixed answer: what a request asked for is recorded, pace and failures are set by
 // the test. It stands where session and engine stand, so everything above them is real.
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Bill, ChatEvent, ChatRequest, CompletionRequest, TokenLogprob } from "../../src/chat/chat.ts";
+import type {
+  CacheUsage,
+  ChatEvent,
+  ChatRequest,
+  CompletionRequest,
+  TokenLogprob,
+} from "../../src/chat/chat.ts";
 import { type PocketError, pocketError } from "../../src/errors.ts";
 import type {
   Backend,
@@ -14,7 +20,7 @@ import type {
   StepReport,
 } from "../../src/server/backend.ts";
 
-export const bill: Bill = {
+export const cacheUsage: CacheUsage = {
   session: "s-1",
   kept: 7,
   relocated: 20,
@@ -57,7 +63,7 @@ export class ScriptedBackend implements Backend {
   stepped: (step: StepReport) => void = () => {};
   counted: Counts = {
     pagesFree: 10,
-    pagesLent: 6,
+    pagesUsed: 6,
     pages: 16,
     sessions: 1,
     staleTokens: 20,
@@ -142,7 +148,7 @@ export class ScriptedBackend implements Backend {
     this.live++;
     try {
       await this.pause(this.planMs, request.signal);
-      yield { type: "prompt-planned", promptTokens: 32, bill };
+      yield { type: "prompt-planned", promptTokens: 32, cacheUsage };
       await this.pause(this.prefillMs, request.signal);
       yield* this.speak(request);
     } finally {
@@ -168,7 +174,7 @@ export class ScriptedBackend implements Backend {
       reason: limit < this.tokens.length ? "length" : "stop",
       promptTokens: 32,
       completionTokens: limit,
-      bill,
+      cacheUsage,
       promptMs: 12,
       generateMs: 30,
     };

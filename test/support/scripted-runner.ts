@@ -75,7 +75,7 @@ export class ScriptedRunner implements Runner {
       device: "cpu",
       isa: "scripted",
       threads: 1,
-      proposalsMost: 16,
+      maxDraftTokens: 16,
       runtimeVersion: "0",
     };
   }
@@ -183,17 +183,17 @@ export class ScriptedRunner implements Runner {
     };
   }
 
-  parts(): [] {
+  profile(): [] {
     return [];
   }
 
   stats(): RunnerStats {
     const held = [...this.sequences.values()];
     const cells = held.reduce((sum, own) => sum + own.length, 0);
-    const pagesLent = held.reduce((sum, own) => sum + Math.ceil(own.length / 16), 0);
+    const pagesUsed = held.reduce((sum, own) => sum + Math.ceil(own.length / 16), 0);
     return {
-      pagesFree: this.pages - pagesLent,
-      pagesLent,
+      pagesFree: this.pages - pagesUsed,
+      pagesUsed,
       pages: this.pages,
       sequences: this.sequences.size,
       cells,
@@ -238,15 +238,15 @@ export class ScriptedRunner implements Runner {
     if (!entry.sample) return { ...spoken(-1), ...none };
     const sampled = () =>
       allowedFrom(this.next(cells.map((cell) => cell.token)), entry.sample!.mask, scriptedVocab);
-    if (!entry.proposals) return { ...spoken(sampled()), ...none };
-    const proposals = entry.proposals.slice(0, this.#room(cells));
+    if (!entry.draftTokens) return { ...spoken(sampled()), ...none };
+    const proposals = entry.draftTokens.slice(0, this.#room(cells));
     const accepted: SampledToken[] = [];
     for (const token of proposals) {
       if (sampled() !== token) break;
       accepted.push(spoken(token));
       cells.push({ token, filled: true });
     }
-    return { ...spoken(sampled()), ...none, accepted, proposed: proposals.length };
+    return { ...spoken(sampled()), ...none, accepted, drafted: proposals.length };
   }
 
   /** Cells that one sequence may grow by. */

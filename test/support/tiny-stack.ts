@@ -4,7 +4,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { AnswerOptions, Bill, ChatEvent, Message } from "../../src/chat/chat.ts";
+import type { AnswerOptions, CacheUsage, ChatEvent, Message } from "../../src/chat/chat.ts";
 import { openLocalModel } from "../../src/cli/local-model.ts";
 import { Config } from "../../src/config/config.ts";
 import type { Runner } from "../../src/engine/addon.ts";
@@ -16,7 +16,7 @@ export interface Answered {
   readonly finish: string;
   readonly promptTokens: number;
   readonly completionTokens: number;
-  readonly bill: Bill;
+  readonly cacheUsage: CacheUsage;
 }
 
 export interface TinyHouse {
@@ -107,8 +107,8 @@ async function gathered(events: AsyncIterable<ChatEvent>): Promise<Answered> {
   for await (const event of events) {
     if (event.type === "text-delta") text += event.text;
     if (event.type !== "answer-finished") continue;
-    const { reason: finish, promptTokens, completionTokens, bill } = event;
-    return { text, finish, promptTokens, completionTokens, bill };
+    const { reason: finish, promptTokens, completionTokens, cacheUsage } = event;
+    return { text, finish, promptTokens, completionTokens, cacheUsage };
   }
   throw new Error("the answer had no end");
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { NoCall } from "../../src/text/no-tool-call-mask.ts";
+import { NoToolCallMask } from "../../src/text/no-tool-call-mask.ts";
 import { Tokenizer } from "../../src/text/tokenizer.ts";
 import { smallTokenizerFiles } from "../support/small-tokenizer.ts";
 
@@ -22,7 +22,7 @@ describe("an answer that may not be a call", () => {
   };
 
   it("opens neither with the tag nor like an object, a fence or a tag, also behind spaces", () => {
-    const wording = new NoCall(tokenizer).start();
+    const wording = new NoToolCallMask(tokenizer).start();
     for (const text of ["<tool_call>", "{", "[", "`", "<"])
       expect([text, allows(wording.mask(), text)]).toEqual([text, false]);
     for (const text of ["a", " ", "\n\n", "the", "7"])
@@ -32,7 +32,7 @@ describe("an answer that may not be a call", () => {
   });
 
   it("may end at once, and once there are words may hold anything but the tag", () => {
-    const wording = new NoCall(tokenizer).start();
+    const wording = new NoToolCallMask(tokenizer).start();
     expect(allows(wording.mask(), "<|im_end|>")).toBe(true);
     wording.accept(tokenizer.encodeTemplate("a")[0]!);
     for (const text of ["{", "`", "<|im_end|>"]) expect(allows(wording.mask(), text)).toBe(true);
@@ -40,7 +40,7 @@ describe("an answer that may not be a call", () => {
   });
 
   it("covers every id of the vocabulary and shares no state with another answer", () => {
-    const noCall = new NoCall(tokenizer);
+    const noCall = new NoToolCallMask(tokenizer);
     const [one, two] = [noCall.start(), noCall.start()];
     one.accept(tokenizer.encodeTemplate("a")[0]!);
     expect(allows(two.mask(), "{")).toBe(false);

@@ -2,7 +2,7 @@ import { Tokenizer as Library } from "@huggingface/tokenizers";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { alphabetCharacter } from "../../src/text/byte-alphabet.ts";
-import { Decoder } from "../../src/text/detokenizer.ts";
+import { Detokenizer } from "../../src/text/detokenizer.ts";
 import { Tokenizer } from "../../src/text/tokenizer.ts";
 import { smallText, smallTokenizerFiles } from "../support/small-tokenizer.ts";
 
@@ -81,7 +81,7 @@ describe("the streaming decoder", () => {
     );
     fc.assert(
       fc.property(clean, (content) => {
-        const decoder = new Decoder(tokenizer);
+        const decoder = new Detokenizer(tokenizer);
         const parts = Array.from(tokenizer.encodeContent(content), (id) => decoder.push(id));
         for (const part of parts) expect(part).not.toContain("\ufffd");
         expect(decoder.flush()).toBe("");
@@ -91,7 +91,7 @@ describe("the streaming decoder", () => {
   });
 
   it("marks an answer that was cut inside a character, once, at its end", () => {
-    const decoder = new Decoder(tokenizer);
+    const decoder = new Detokenizer(tokenizer);
     const ids = tokenizer.encodeContent("a🫠").slice(0, 3);
     expect(Array.from(ids, (id) => decoder.push(id)).join("")).toBe("a");
     expect(decoder.flush()).toBe("\ufffd");

@@ -34,7 +34,7 @@ class TileTable {
   static LinearKernel over(const LinearKernel& rest, const char* name) {
     LinearKernel kernel = rest;
     kernel.name = name;
-    kernel.tileRows = kMostTileRows;
+    kernel.tileRows = kMaxTileRows;
     kernel.open = open;
     kernel.multiply = multiply;
     kernel.enter = enter;
@@ -44,8 +44,8 @@ class TileTable {
 
  private:
   struct Dots {
-    alignas(64) int32_t first[kMostTileRows * kPanelRows];
-    alignas(64) int32_t last[kMostTileRows * kPanelRows];  // with halves
+    alignas(64) int32_t first[kMaxTileRows * kPanelRows];
+    alignas(64) int32_t last[kMaxTileRows * kPanelRows];  // with halves
   };
 
   static void enter() { Tiles::enter(kGroupTiles); }
@@ -70,7 +70,7 @@ class TileTable {
   static void multiply(BlockFormat format, const OpenPanel& panel, int columns, const RowTile& tile, float* sums) {
     withFormat(format, [&](auto f) {
       multiplyAny<Math::sameWhenOpen(f())>(panel, columns, tile, sums,
-                                           std::make_integer_sequence<int, kMostTileRows>());
+                                           std::make_integer_sequence<int, kMaxTileRows>());
     });
   }
 

@@ -13,9 +13,9 @@ namespace {
 // y / (1 + e^-y). Kept within 87 by its bits: of comparisons of floats gcc makes branches, folds the exponential of a
 // bound into them, and is left with scalar code.
 inline float silu(float y) {
-  constexpr uint32_t kSign = 0x80000000u, kMost = 0x42ae0000u;  // 87
+  constexpr uint32_t kSign = 0x80000000u, kMax = 0x42ae0000u;  // 87
   const uint32_t bits = static_cast<uint32_t>(wordAt(&y)), magnitude = bits & ~kSign;
-  const uint32_t kept = (~bits & kSign) | (magnitude < kMost ? magnitude : kMost);
+  const uint32_t kept = (~bits & kSign) | (magnitude < kMax ? magnitude : kMax);
   return y / (1 + exponential(floatAt(&kept)));
 }
 

@@ -16,7 +16,7 @@ export interface ShellOptions {
   readonly seconds?: number;
 }
 
-const secondsMost = 600;
+const maxSeconds = 600;
 /** What a command may know of the environment that it is run from. */
 const passed = ["PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR"];
 
@@ -27,11 +27,11 @@ export function shellTool(workspace: Workspace, { sandbox, most, seconds = 60 }:
       description: `Run a command with bash at the top of the workspace. Gives its output and exit status; it is ended after ${seconds} seconds unless timeout says more. No input, no terminal${sandbox.kind === "none" ? "" : ", no network"}.`,
       fields: {
         command: { type: "string", description: "One line or several, for bash" },
-        timeout: { type: "integer", description: `Seconds, 1 to ${secondsMost}`, optional: true },
+        timeout: { type: "integer", description: `Seconds, 1 to ${maxSeconds}`, optional: true },
       },
     },
     ({ command, timeout = seconds }, signal) => {
-      if (timeout < 1 || timeout > secondsMost) throw new Refused(`timeout is 1 to ${secondsMost} seconds.`);
+      if (timeout < 1 || timeout > maxSeconds) throw new Refused(`timeout is 1 to ${maxSeconds} seconds.`);
       if (command.includes("\0")) throw new Refused("A command cannot have a NUL character.");
       const [program, ...rest] = sandbox.argv(workspace.root, command);
       const child = spawn(program!, rest, {

@@ -29,7 +29,7 @@ export interface Kit {
 }
 
 /** Throws BAD_CONFIG for folders that cannot be used. */
-export function openKit({ workspace, corpus, window, sandbox }: KitOptions): Kit {
+export function openToolset({ workspace, corpus, window, sandbox }: KitOptions): Kit {
   const most = resultCharacters(window);
   const documents = corpus === undefined ? undefined : new Corpus(documentsOf(new Workspace(corpus).root));
   const fence = workspace === undefined ? undefined : (sandbox ?? findSandbox());

@@ -1,7 +1,7 @@
 // The parts that chat and text answers have in common: usage, the bill, timings, and the two ways of
 // consuming the events of one answer, at once or as they come.
 import type { FastifyBaseLogger, FastifyReply } from "fastify";
-import type { Bill, ChatEvent, ToolCall } from "../../chat/chat.ts";
+import type { CacheUsage, ChatEvent, ToolCall } from "../../chat/chat.ts";
 import { pocketError } from "../../errors.ts";
 import type { Door } from "../app.ts";
 import { cutReason } from "../middleware/abort.ts";
@@ -133,19 +133,19 @@ export function usage(event: Finish): object {
     prompt_tokens: event.promptTokens,
     completion_tokens: event.completionTokens,
     total_tokens: event.promptTokens + event.completionTokens,
-    prompt_tokens_details: { cached_tokens: cachedTokens(event.bill) },
-    ...(event.proposals && {
+    prompt_tokens_details: { cached_tokens: cachedTokens(event.cacheUsage) },
+    ...(event.draftTokens && {
       completion_tokens_details: {
-        accepted_prediction_tokens: event.proposals.accepted,
-        rejected_prediction_tokens: event.proposals.rejected,
+        accepted_prediction_tokens: event.draftTokens.accepted,
+        rejected_prediction_tokens: event.draftTokens.rejected,
       },
     }),
   };
 }
 
 /** What Pocket adds to the last chunk or the whole answer. */
-export function account(event: Finish): { pocket: Bill & Partial<Proposals>; timings: object } {
-  const { session, kept, relocated, computed, stale, reason } = event.bill;
+export function account(event: Finish): { pocket: CacheUsage & Partial<Proposals>; timings: object } {
+  const { session, kept, relocated, computed, stale, reason } = event.cacheUsage;
   const { warnings } = event;
   // The first token belongs to the prompt's time, so the rate counts the tokens after it.
   const later = Math.max(0, event.completionTokens - 1);
@@ -162,7 +162,7 @@ export function account(event: Finish): { pocket: Bill & Partial<Proposals>; tim
       ...(warnings && { warnings }),
     },
     timings: {
-      cache_n: cachedTokens(event.bill),
+      cache_n: cachedTokens(event.cacheUsage),
       prompt_n: computed,
       prompt_ms: round(event.promptMs),
       predicted_n: event.completionTokens,
@@ -179,14 +179,14 @@ interface Proposals {
 
 /** In a bill only where there were any. */
 function proposalsOf({
-  proposals: { accepted, rejected } = { accepted: 0, rejected: 0 },
+  draftTokens: { accepted, rejected } = { accepted: 0, rejected: 0 },
 }: Finish): Partial<Proposals> {
   const proposed = accepted + rejected;
   return proposed > 0 ? { proposed, accepted } : {};
 }
 
-function cachedTokens(bill: Bill): number {
-  return bill.kept + bill.relocated;
+function cachedTokens(cacheUsage: CacheUsage): number {
+  return cacheUsage.kept + cacheUsage.relocated;
 }
 
 function round(value: number): number {
@@ -194,8 +194,11 @@ function round(value: number): number {
 }
 
 function logFinish(log: FastifyBaseLogger, event: Finish): void {
-  const { promptTokens, completionTokens, promptMs, generateMs, reason: finish, bill } = event;
-  log.info({ ...bill, promptTokens, completionTokens, promptMs, generateMs, finish }, "answer-finished");
+  const { promptTokens, completionTokens, promptMs, generateMs, reason: finish, cacheUsage } = event;
+  log.info(
+    { ...cacheUsage, promptTokens, completionTokens, promptMs, generateMs, finish },
+    "answer-finished",
+  );
 }
 
 /** Rejects when `promise` does so in time; otherwise resolves, at the latest after `ms`. */

@@ -10,7 +10,7 @@ import { pocketError } from "../../errors.ts";
 import type { AgentEvent } from "../../harness/events.ts";
 import type { LiveRun, LiveRuns } from "../../harness/live-runs.ts";
 import type { RunReport } from "../../harness/report.ts";
-import { harnessNames, orderOf } from "../../harness/run-options.ts";
+import { harnessNames, runOptionsOf } from "../../harness/run-options.ts";
 import type { App, Door } from "../app.ts";
 import { badField } from "../openai/error-response.ts";
 import { admitted } from "../openai/respond.ts";
@@ -170,7 +170,7 @@ async function watch(
 }
 
 function wireInfo(info: RunInfo): object {
-  const { harness, window, maxTurns } = orderOf(info);
+  const { harness, window, maxTurns } = runOptionsOf(info);
   const created = Math.floor(info.createdMs / 1000);
   return {
     id: info.id,

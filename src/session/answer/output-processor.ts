@@ -4,7 +4,7 @@
 import { randomBytes } from "node:crypto";
 import type { ChatEvent, TokenLogprob, ToolCall } from "../../chat/chat.ts";
 import type { Generated } from "../../engine/job.ts";
-import { Decoder } from "../../text/detokenizer.ts";
+import { Detokenizer } from "../../text/detokenizer.ts";
 import { StopStrings } from "../../text/stop-strings.ts";
 import type { Tokenizer } from "../../text/tokenizer.ts";
 import { type AnswerPart, type ToolCallOptions, ToolCalls } from "../../text/tool-calls.ts";
@@ -30,7 +30,7 @@ interface Uttered {
 }
 
 export class Speech {
-  readonly #decoder: Decoder;
+  readonly #decoder: Detokenizer;
   readonly #stops: StopStrings;
   readonly #calls: ToolCalls | undefined;
   readonly #uttered: Uttered[] = [];
@@ -47,7 +47,7 @@ export class Speech {
     private readonly tokenizer: Tokenizer,
     private readonly options: SpeechOptions,
   ) {
-    this.#decoder = new Decoder(tokenizer);
+    this.#decoder = new Detokenizer(tokenizer);
     this.#stops = new StopStrings(options.stop);
     this.#calls = options.tools && new ToolCalls(options.tools);
   }

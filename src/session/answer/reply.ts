@@ -1,7 +1,7 @@
 // One request being served: a session checked out, its job run, its events in the order of the Chat port, and
 // the session given back, whether the answer ends, fails, is aborted or is no longer read. Made per request;
 // the session is only taken when the events are asked for.
-import type { Bill, ChatEvent, FinishReason } from "../../chat/chat.ts";
+import type { CacheUsage, ChatEvent, FinishReason } from "../../chat/chat.ts";
 import type { EnginePort, Generated } from "../../engine/job.ts";
 import { pocketError } from "../../errors.ts";
 import { lengthOf } from "../../text/span.ts";
@@ -62,8 +62,8 @@ export class Reply {
       reason: this.#finish,
       promptTokens: this.#promptTokens,
       completionTokens: this.#completionTokens,
-      bill: billOf(lease, stale),
-      proposals: { accepted: this.#accepted, rejected: this.#rejected },
+      cacheUsage: billOf(lease, stale),
+      draftTokens: { accepted: this.#accepted, rejected: this.#rejected },
       ...this.#clock.read(),
     };
   }
@@ -94,13 +94,17 @@ export class Reply {
     const { speech, generation } = this.options;
     let next = tokens.next();
     await settledWithin(next, refusalMs);
-    yield { type: "prompt-planned", promptTokens: this.#promptTokens, bill: billOf(lease, lease.plan.stale) };
+    yield {
+      type: "prompt-planned",
+      promptTokens: this.#promptTokens,
+      cacheUsage: billOf(lease, lease.plan.stale),
+    };
     for (;;) {
       const { done, value } = await next;
       this.#clock.mark();
       if (done) break;
       this.#completionTokens++;
-      this.#accepted += value.proposed ? 1 : 0;
+      this.#accepted += value.drafted ? 1 : 0;
       this.#rejected += value.rejected ?? 0;
       const ended = generation.stopTokens.has(value.token);
       if (!ended) yield* speech.push(value);
@@ -129,7 +133,7 @@ export class Reply {
   }
 }
 
-function billOf({ session, plan }: Lease, stale: number): Bill {
+function billOf({ session, plan }: Lease, stale: number): CacheUsage {
   const { kept, relocated, computed, reason } = plan;
   return { session: session.id, kept, relocated, computed, stale, reason };
 }

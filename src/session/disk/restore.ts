@@ -4,7 +4,7 @@
 // same file read it once.
 import type { EnginePort } from "../../engine/job.ts";
 import { lengthOf } from "../../text/span.ts";
-import { leastAdopted } from "../planner/reuse-planner.ts";
+import { minAdopted } from "../planner/reuse-planner.ts";
 import type { Room } from "../residency/evictor.ts";
 import { keyOf, type Residents } from "../residency/residents.ts";
 import { Session } from "../residency/session.ts";
@@ -12,7 +12,7 @@ import { type CheckoutRequest, nearest } from "../residency/session-router.ts";
 import type { DiskTier, Holding } from "./disk-tier.ts";
 
 /** A file is read if it saves computing so many tokens. */
-const leastRecalled = 256;
+const minRestored = 256;
 
 export class Recall {
   readonly #loading = new Map<string, Promise<Session | undefined>>();
@@ -44,7 +44,7 @@ export class Recall {
     const match = this.disk.match(this.residents.keysOf(tenant, tokens));
     if (match && !this.residents.get(match.id, tenant)) {
       const gained = match.chunks * this.engine.pageSize - here;
-      if (gained >= leastRecalled) return this.#load(match.id, tenant);
+      if (gained >= minRestored) return this.#load(match.id, tenant);
     }
     return id === undefined ? this.#resembling(request, here) : undefined;
   }
@@ -55,11 +55,11 @@ export class Recall {
     if (reuse !== "suffix") return undefined;
     const here = Math.max(exact, nearest(this.residents, request)?.tokens ?? 0);
     const length = lengthOf(wanted);
-    if (length - here < leastRecalled) return undefined;
+    if (length - here < minRestored) return undefined;
     const best = (await this.disk.holding(tenant, wanted, undefined))
       .filter(({ id }) => !this.residents.get(id, tenant))
       .reduce((a: Holding | undefined, b) => (b.tokens > (a?.tokens ?? 0) ? b : a), undefined);
-    if (!best || best.tokens * 2 < length || best.tokens - here < leastRecalled) return undefined;
+    if (!best || best.tokens * 2 < length || best.tokens - here < minRestored) return undefined;
     return this.#load(best.id, tenant);
   }
 
@@ -73,9 +73,9 @@ export class Recall {
       this.residents.sourcesOf(session).flatMap(({ spans }) => spans.map(({ key }) => key)),
     );
     const missing = wanted.filter(({ key }) => !held.has(key));
-    if (lengthOf(missing) < leastAdopted) return;
+    if (lengthOf(missing) < minAdopted) return;
     for (const { id, tokens } of await this.disk.holding(tenant, missing, session.id)) {
-      if (tokens < leastAdopted) continue;
+      if (tokens < minAdopted) continue;
       await this.room.reserve(this.disk.has({ id, tenant }), session);
       const loaded = await this.disk.load({ id, tenant }, this.engine);
       if (!loaded) continue;

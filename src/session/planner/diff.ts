@@ -11,17 +11,25 @@ import { commonLength, type Span, tokensOf } from "../../text/span.ts";
 import { matchSpans } from "./match.ts";
 import { type Range, relocatedAfter, standing, within } from "./range.ts";
 import { repairIslands } from "./repair.ts";
-import { type Adoption, planAdoption, relocatedIn, residentOf, type Source } from "./reuse-planner.ts";
-import { clip, exactAfter, type Island, isKept, leastSurvivors, merge, splicesOf } from "./reused-range.ts";
+import { type Adoption, planReuse, relocatedIn, residentOf, type Source } from "./reuse-planner.ts";
+import {
+  clip,
+  exactAfter,
+  isKept,
+  merge,
+  minSurvivors,
+  type ReusedRange,
+  splicesOf,
+} from "./reused-range.ts";
 
-export interface Plan {
+export interface EditPlan {
   /**
    * Present where cells come back that an edit alone could not keep. The sequence is then put together anew first,
    * and islands and splices are in coordinates of what it holds then.
    */
   readonly adoption?: Adoption;
   /** What stays; rising in both coordinates. */
-  readonly islands: readonly Island[];
+  readonly islands: readonly ReusedRange[];
   /** Ordered, disjoint, in old coordinates; the last one ends at the resident length and has tokens. */
   readonly splices: readonly Splice[];
   /** kept + relocated + computed = wanted tokens; see Bill. */
@@ -41,10 +49,10 @@ export interface Plan {
   readonly reason: string;
 }
 
-export { leastSurvivors };
+export { minSurvivors };
 
 /** A common end inside a replaced region stays from this many tokens on; shorter ones are chance. */
-export const leastCommonEnd = 32;
+export const minCommonEnd = 32;
 
 export interface DiffOptions {
   readonly reuse: Reuse;
@@ -58,7 +66,7 @@ export interface DiffOptions {
 }
 
 /** `wanted` has at least one token. */
-export function planEdit(resident: readonly Span[], wanted: readonly Span[], options: DiffOptions): Plan {
+export function planEdit(resident: readonly Span[], wanted: readonly Span[], options: DiffOptions): EditPlan {
   const tokensOld = tokensOf(resident);
   const tokensNew = tokensOf(wanted);
   const edit = survivors(resident, wanted, tokensOld, tokensNew, options);
@@ -104,14 +112,14 @@ export function planEdit(resident: readonly Span[], wanted: readonly Span[], opt
 function adoptable(
   resident: readonly Span[],
   wanted: readonly Span[],
-  found: readonly Island[],
+  found: readonly ReusedRange[],
   { reuse, sources }: DiffOptions,
 ): Adoption | undefined {
-  return reuse === "suffix" && sources ? planAdoption(resident, wanted, found, sources) : undefined;
+  return reuse === "suffix" && sources ? planReuse(resident, wanted, found, sources) : undefined;
 }
 
 /** Reused tokens that stand beyond the exact length, in new coordinates. */
-export function staleTokens(islands: readonly Island[], exactLength: number): number {
+export function staleTokens(islands: readonly ReusedRange[], exactLength: number): number {
   return islands.reduce(
     (sum, { startNew, count }) => sum + Math.min(count, Math.max(0, startNew + count - exactLength)),
     0,
@@ -124,7 +132,7 @@ function survivors(
   tokensOld: Int32Array,
   tokensNew: Int32Array,
   { reuse, exactLength }: DiffOptions,
-): Island[] {
+): ReusedRange[] {
   if (reuse === "none") return [];
   const common = commonLength(tokensOld, tokensNew);
   const head = (count: number) => settle([{ startOld: 0, startNew: 0, count }], tokensNew.length);
@@ -142,10 +150,10 @@ function align(
   wanted: readonly Span[],
   tokensOld: Int32Array,
   tokensNew: Int32Array,
-): Island[] {
+): ReusedRange[] {
   const startsOld = startsOf(resident);
   const startsNew = startsOf(wanted);
-  const islands: Island[] = [];
+  const islands: ReusedRange[] = [];
   let spanOld = 0;
   let spanNew = 0;
   let endOld = 0;
@@ -180,13 +188,13 @@ function edges(
   endOld: number,
   startNew: number,
   endNew: number,
-): Island[] {
+): ReusedRange[] {
   const old = tokensOld.subarray(startOld, endOld);
   const next = tokensNew.subarray(startNew, endNew);
   const head = commonLength(old, next);
   const tail = commonEnd(old.subarray(head), next.subarray(head));
   const islands = [{ startOld, startNew, count: head }];
-  if (tail >= leastCommonEnd) {
+  if (tail >= minCommonEnd) {
     islands.push({ startOld: endOld - tail, startNew: endNew - tail, count: tail });
   }
   return islands;
@@ -196,11 +204,11 @@ function edges(
  * What stays of islands in the end. The last cell must be computed, since its logits are wanted: a survivor
  * there is opened again. Runs too short to be worth it go, but for the one at the very front.
  */
-function settle(islands: readonly Island[], lengthNew: number): Island[] {
+function settle(islands: readonly ReusedRange[], lengthNew: number): ReusedRange[] {
   const last = islands.at(-1);
   const full = last !== undefined && last.startNew + last.count === lengthNew;
   const reopened = full ? [...islands.slice(0, -1), { ...last, count: last.count - 1 }] : islands;
-  return merge(reopened).filter((island) => isKept(island) || island.count >= leastSurvivors);
+  return merge(reopened).filter((island) => isKept(island) || island.count >= minSurvivors);
 }
 
 function commonEnd(a: Int32Array, b: Int32Array): number {
@@ -216,11 +224,11 @@ function startsOf(spans: readonly Span[]): number[] {
   return starts;
 }
 
-function sumCount(sum: number, { count }: Island): number {
+function sumCount(sum: number, { count }: ReusedRange): number {
   return sum + count;
 }
 
-interface Counts extends Pick<Plan, "kept" | "relocated" | "computed" | "cut" | "dropped"> {
+interface Counts extends Pick<EditPlan, "kept" | "relocated" | "computed" | "cut" | "dropped"> {
   readonly adopted: number;
   /** Where the edit begins, repair aside. */
   readonly front: number;

@@ -9,7 +9,7 @@ export type Pair = readonly [old: number, wanted: number];
 /** Cells of the table: 4 bytes each, and a few nanoseconds. */
 const tableCells = 1_000_000;
 /** A cut-off last span counts as the span it begins if it has this many tokens. */
-const leastBeginning = 16;
+const minBeginning = 16;
 
 /**
  * The last resident span may be the beginning of a wanted one (the last token of an answer never gets a cell):
@@ -38,7 +38,7 @@ export function matchSpans(resident: readonly Span[], wanted: readonly Span[]): 
 type Equal = (old: Span, wanted: Span) => boolean;
 
 function equalOrBegun(last: Span | undefined): Equal {
-  if (!last || last.tokens.length < leastBeginning) return (old, wanted) => old.key === wanted.key;
+  if (!last || last.tokens.length < minBeginning) return (old, wanted) => old.key === wanted.key;
   return (old, wanted) => old.key === wanted.key || (old === last && wanted.key.startsWith(last.key));
 }
 

@@ -1,6 +1,6 @@
 // Half-open runs of cells of one sequence, as lists: ordered, disjoint, none empty. Used for the cells that an
 // edit relocated and nobody has repaired since. Pure; it knows neither tokens nor who owns the cells.
-import { type Island, isKept } from "./reused-range.ts";
+import { isKept, type ReusedRange } from "./reused-range.ts";
 
 export interface Range {
   readonly start: number;
@@ -28,7 +28,7 @@ export function outside(ranges: readonly Range[], start: number, end: number): R
  * Relocated cells after an edit that left `islands` standing, in new coordinates: every survivor behind the
  * edit, and in front of it those of `before`, which is in old coordinates.
  */
-export function relocatedAfter(before: readonly Range[], islands: readonly Island[]): Range[] {
+export function relocatedAfter(before: readonly Range[], islands: readonly ReusedRange[]): Range[] {
   return islands.flatMap((island) =>
     isKept(island)
       ? within(before, 0, island.count)
@@ -37,6 +37,6 @@ export function relocatedAfter(before: readonly Range[], islands: readonly Islan
 }
 
 /** The parts of `ranges`, in new coordinates, that stand in one of `islands`. */
-export function standing(ranges: readonly Range[], islands: readonly Island[]): Range[] {
+export function standing(ranges: readonly Range[], islands: readonly ReusedRange[]): Range[] {
   return islands.flatMap(({ startNew, count }) => within(ranges, startNew, startNew + count));
 }

@@ -4,18 +4,18 @@
 import type { Repair } from "../../chat/chat.ts";
 import type { Span } from "../../text/span.ts";
 import { countOf, type Range, within } from "./range.ts";
-import { type Island, without } from "./reused-range.ts";
+import { type ReusedRange, without } from "./reused-range.ts";
 
 /** `relocated` as in range.ts, in wanted tokens; no other cell is touched. */
 export function repairIslands(
-  islands: readonly Island[],
+  islands: readonly ReusedRange[],
   relocated: readonly Range[],
   wanted: readonly Span[],
   repair: Repair,
-): readonly Island[] {
+): readonly ReusedRange[] {
   if (repair === "none" || relocated.length === 0) return islands;
   return rangesOf(relocated, wanted, repair).reduce(
-    (left: readonly Island[], { start, end }) => without(left, start, end),
+    (left: readonly ReusedRange[], { start, end }) => without(left, start, end),
     islands,
   );
 }

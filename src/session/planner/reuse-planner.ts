@@ -9,12 +9,12 @@
 //   wanted    S  ctx-0001 b004 … b010  t  b001 b002 b003  u          gaps: t, u
 import { lengthOf, type Span } from "../../text/span.ts";
 import { outside, type Range, within } from "./range.ts";
-import { type Island, isKept, leastSurvivors, without } from "./reused-range.ts";
+import { isKept, minSurvivors, type ReusedRange, without } from "./reused-range.ts";
 
 /** A run of whole spans with fewer tokens is computed: it would cost a rotation in every step. */
-export const leastAdopted = 64;
+export const minAdopted = 64;
 /** Places of one text that are looked at; more are repetitions. */
-const placesMost = 8;
+const maxPositions = 8;
 
 /** Cells that may be adopted: all filled, and exactly these spans. */
 export interface Source {
@@ -32,7 +32,7 @@ export interface Adoption {
   /** What is appended to them, in order. */
   readonly runs: readonly Run[];
   /** Where kept cells and runs come to stand: `startOld` in the cells put together, which hold nothing else. */
-  readonly islands: readonly Island[];
+  readonly islands: readonly ReusedRange[];
   /** Of the runs, tokens that no edit of the resident version could have kept. */
   readonly adopted: number;
   /** Resident cells that are in none of the islands. */
@@ -40,10 +40,10 @@ export interface Adoption {
 }
 
 /** `found`: what an edit would keep. Undefined: nothing more is to be had. */
-export function planAdoption(
+export function planReuse(
   resident: readonly Span[],
   wanted: readonly Span[],
-  found: readonly Island[],
+  found: readonly ReusedRange[],
   sources: readonly Source[],
 ): Adoption | undefined {
   // The last cell is computed in any case.
@@ -55,17 +55,17 @@ export function planAdoption(
   if (places.length === 0) return undefined;
   const stay = places
     .reduce(
-      (left: readonly Island[], { startNew, count }) => without(left, startNew, startNew + count),
+      (left: readonly ReusedRange[], { startNew, count }) => without(left, startNew, startNew + count),
       found,
     )
-    .filter((island) => isKept(island) || island.count >= leastSurvivors);
+    .filter((island) => isKept(island) || island.count >= minSurvivors);
   const adopted = sum(places) + sum(stay) - sum(found);
   if (adopted <= 0) return undefined;
   const kept = stay[0] && isKept(stay[0]) ? stay[0].count : 0;
   const behind = stay.slice(kept > 0 ? 1 : 0).map((island) => ({ ...island, source: -1 }));
   const pieces = [...behind, ...places].sort((a, b) => a.startNew - b.startNew);
   let end = kept;
-  const islands: Island[] = kept > 0 ? [{ startOld: 0, startNew: 0, count: kept }] : [];
+  const islands: ReusedRange[] = kept > 0 ? [{ startOld: 0, startNew: 0, count: kept }] : [];
   for (const { startNew, count } of pieces) {
     islands.push({ startOld: end, startNew, count });
     end += count;
@@ -98,7 +98,7 @@ export function relocatedIn({ kept, islands }: Adoption, before: readonly Range[
   return [...within(before, 0, kept), ...runs];
 }
 
-interface Place extends Island {
+interface Place extends ReusedRange {
   readonly source: number;
 }
 
@@ -106,7 +106,7 @@ interface Place extends Island {
 function runsOf(
   versions: readonly (readonly Span[])[],
   wanted: readonly Span[],
-  found: readonly Island[],
+  found: readonly ReusedRange[],
 ): Place[] {
   const starts = startsOf(wanted);
   const missing = wanted.map(({ tokens }, place) => {
@@ -115,7 +115,7 @@ function runsOf(
     return within(here, start, end).reduce((sum, range) => sum + range.end - range.start, 0) < end - start;
   });
   const least = wanted.reduce((sum, { tokens }, place) => sum + (missing[place] ? tokens.length : 0), 0);
-  if (least < leastAdopted) return [];
+  if (least < minAdopted) return [];
   const stays = new Set(wanted.flatMap(({ key }, at) => (missing[at] ? [] : [key])));
   const places = placesOf(versions, new Set(wanted.flatMap(({ key }, at) => (missing[at] ? [key] : []))));
   const runs: Place[] = [];
@@ -133,7 +133,7 @@ function runsOf(
       if (tokens > best.tokens) best = { version, first, spans: count, tokens, repeated };
     }
     // What is said again while it still stands is new text: an append of it stays exact.
-    const taken = best.tokens >= leastAdopted && best.repeated * 2 <= best.tokens;
+    const taken = best.tokens >= minAdopted && best.repeated * 2 <= best.tokens;
     if (taken) {
       const startOld = lengthOf(versions[best.version]!.slice(0, best.first));
       runs.push({ source: best.version - 1, startOld, startNew: starts[at]!, count: best.tokens });
@@ -158,7 +158,7 @@ function placesOf(
       if (!keys.has(key)) continue;
       const known = places.get(key);
       if (!known) places.set(key, [{ version, first }]);
-      else if (known.length < placesMost) known.push({ version, first });
+      else if (known.length < maxPositions) known.push({ version, first });
     }
   }
   return places;
@@ -181,6 +181,6 @@ function startsOf(spans: readonly Span[]): number[] {
   return starts;
 }
 
-function sum(islands: readonly Island[]): number {
+function sum(islands: readonly ReusedRange[]): number {
   return islands.reduce((total, { count }) => total + count, 0);
 }

@@ -3,7 +3,7 @@
 // islands; what lies between two of them is cut, and the wanted tokens go there. Pure.
 import type { Splice } from "../../engine/job.ts";
 
-export interface Island {
+export interface ReusedRange {
   /** In the resident tokens. */
   readonly startOld: number;
   /** In the wanted tokens. */
@@ -12,14 +12,14 @@ export interface Island {
 }
 
 /** A survivor run behind an edit shorter than this is recomputed: it costs more rotations than it saves. */
-export const leastSurvivors = 16;
+export const minSurvivors = 16;
 
 /** The splices that leave exactly `islands` standing; `islands` rise in both coordinates and do not touch. */
-export function splicesOf(islands: readonly Island[], lengthOld: number, wanted: Int32Array): Splice[] {
+export function splicesOf(islands: readonly ReusedRange[], lengthOld: number, wanted: Int32Array): Splice[] {
   const splices: Splice[] = [];
   let endOld = 0;
   let endNew = 0;
-  const end: Island = { startOld: lengthOld, startNew: wanted.length, count: 0 };
+  const end: ReusedRange = { startOld: lengthOld, startNew: wanted.length, count: 0 };
   for (const { startOld, startNew, count } of [...islands, end]) {
     if (startOld > endOld || startNew > endNew) {
       splices.push({ start: endOld, end: startOld, tokens: wanted.slice(endNew, startNew) });
@@ -31,8 +31,8 @@ export function splicesOf(islands: readonly Island[], lengthOld: number, wanted:
 }
 
 /** Islands that touch on both sides become one. */
-export function merge(islands: readonly Island[]): Island[] {
-  const merged: Island[] = [];
+export function merge(islands: readonly ReusedRange[]): ReusedRange[] {
+  const merged: ReusedRange[] = [];
   for (const island of islands) {
     const last = merged.at(-1);
     const touches =
@@ -46,14 +46,14 @@ export function merge(islands: readonly Island[]): Island[] {
 }
 
 /** What is left of the islands outside [start, end) of the wanted tokens. */
-export function without(islands: readonly Island[], start: number, end: number): Island[] {
+export function without(islands: readonly ReusedRange[], start: number, end: number): ReusedRange[] {
   return islands.flatMap((island) =>
     [clip(island, 0, start), clip(island, end, Number.POSITIVE_INFINITY)].flat(),
   );
 }
 
 /** The part of an island inside [start, end) of the wanted tokens: one island or none. */
-export function clip(island: Island, start: number, end: number): Island[] {
+export function clip(island: ReusedRange, start: number, end: number): ReusedRange[] {
   const from = Math.max(start, island.startNew);
   const to = Math.min(end, island.startNew + island.count);
   if (from >= to) return [];
@@ -61,7 +61,7 @@ export function clip(island: Island, start: number, end: number): Island[] {
 }
 
 /** The first island, if it stands where it stood at the very front: nothing in front of it changed. */
-export function isKept(island: Island): boolean {
+export function isKept(island: ReusedRange): boolean {
   return island.startOld === 0 && island.startNew === 0;
 }
 

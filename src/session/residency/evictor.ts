@@ -9,7 +9,7 @@ import { keyOf, type Residents } from "./residents.ts";
 import type { Session, Version } from "./session.ts";
 
 /** Fewer tokens are computed again sooner than a file is read. */
-const leastOnDisk = 64;
+const minOnDisk = 64;
 
 export class Room {
   /** Sessions let go of to make room in the pool or among each other. */
@@ -124,7 +124,7 @@ export class Room {
   }
 
   #write(keep: (disk: DiskTier) => Promise<void>, { sequence }: Version): void {
-    if (!this.disk || sequence.length < leastOnDisk) return;
+    if (!this.disk || sequence.length < minOnDisk) return;
     const departing = keep(this.disk).finally(() => {
       this.#departing.delete(departing);
     });

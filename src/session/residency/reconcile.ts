@@ -2,7 +2,7 @@
 // answer, the beginning of it, or the new one without the cells that were never filled. Nobody has to say which:
 // the engine tells the tokens, and the first version that has exactly these is the one. Pure.
 import { lengthOf, type Span, spanOf, tokensOf, truncate } from "../../text/span.ts";
-import type { Plan } from "../planner/diff.ts";
+import type { EditPlan } from "../planner/diff.ts";
 import { outside, type Range, within } from "../planner/range.ts";
 
 /** Spans and relocated cells that belong together. */
@@ -14,7 +14,7 @@ export interface Content {
 export interface Ended {
   readonly before: Content;
   readonly wanted: readonly Span[];
-  readonly plan: Pick<Plan, "islands" | "relocatedRanges">;
+  readonly plan: Pick<EditPlan, "islands" | "relocatedRanges">;
   /** Every token the engine reported, in order. */
   readonly generated: readonly number[];
   /** The edit was refused, or never asked for. */
@@ -82,7 +82,7 @@ function outsideOf(ranges: readonly Range[], start: number, end: number): Range[
   return ranges.reduce((left: Range[], range) => outside(left, range.start, range.end), [{ start, end }]);
 }
 
-function gapsBetween(islands: Plan["islands"], length: number): Range[] {
+function gapsBetween(islands: EditPlan["islands"], length: number): Range[] {
   const gaps: Range[] = [];
   let end = 0;
   for (const { startNew, count } of [...islands, { startNew: length, count: 0 }]) {

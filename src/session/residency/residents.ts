@@ -9,7 +9,7 @@ import { Session, type Version } from "./session.ts";
 import { remainsOf } from "./victims.ts";
 
 /** A leading span shorter than this is computed again soon enough. */
-const leastLead = 128;
+const minPrefix = 128;
 const leadsMax = 4;
 /** Versions of remains, of all sessions; each is one sequence. */
 const remainsMax = 64;
@@ -207,7 +207,7 @@ export class Residents {
   keepLead(session: Session): void {
     const [first] = session.spans;
     const length = first?.tokens.length ?? 0;
-    if (!first || length < leastLead || session.exactLength < length) return;
+    if (!first || length < minPrefix || session.exactLength < length) return;
     if (this.find(session.tenant, first.tokens)?.count === length) return;
     const lead: Version = {
       sequence: session.sequence.fork(length),

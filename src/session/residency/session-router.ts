@@ -4,7 +4,7 @@
 // nothing: sessions of other tenants are not among those it is shown.
 import type { Repair, Reuse } from "../../chat/chat.ts";
 import { commonLength, type Span, tokensOf } from "../../text/span.ts";
-import { type Plan, planEdit } from "../planner/diff.ts";
+import { type EditPlan, planEdit } from "../planner/diff.ts";
 import type { Source } from "../planner/reuse-planner.ts";
 
 import type { Residents } from "./residents.ts";
@@ -35,11 +35,11 @@ export type Choice =
   | { readonly kind: "new" };
 
 /** Sharing less than this with another conversation is chance, and not worth a fork. */
-export const leastShared = 17;
+export const minShared = 17;
 /** An anonymous session loses at most this many tokens to a request that keeps nothing behind the cut. */
-const mostCutInPlace = 512;
+const maxCutInPlace = 512;
 /** A prompt waits for another one to be computed if that saves it so many tokens. */
-const leastAwaited = 512;
+const minAwaited = 512;
 
 export function choose(residents: Residents, request: CheckoutRequest): Choice {
   const { name, tenant, reuse, tokens } = request;
@@ -51,7 +51,7 @@ export function choose(residents: Residents, request: CheckoutRequest): Choice {
   const found = residents.find(tenant, tokens);
   // The last token is computed in any case.
   const count = Math.min(found?.count ?? 0, tokens.length - 1);
-  const shared = count >= leastShared ? count : 0;
+  const shared = count >= minShared ? count : 0;
   if (best && best.tokens >= shared) return { kind: "session", session: best.session };
   return found && shared > 0 ? { kind: "fork", holder: found.holder, count: shared } : { kind: "new" };
 }
@@ -90,7 +90,7 @@ function chooseFork(residents: Residents, { name, tenant, reuse, tokens }: Check
       if (count > (best?.count ?? 0)) best = { holder, count };
     }
   }
-  return best && best.count >= leastShared ? { kind: "fork", ...best } : { kind: "new" };
+  return best && best.count >= minShared ? { kind: "fork", ...best } : { kind: "new" };
 }
 
 /** A session whose prompt is being computed now and will be worth waiting for. */
@@ -101,7 +101,7 @@ export function comingFor(residents: Residents, request: CheckoutRequest): Sessi
   const coming = residents.findComing(tenant, tokens);
   if (!coming || coming.count * 2 < coming.holder.exactTokens.length) return undefined;
   const here = residents.find(tenant, tokens)?.count ?? 0;
-  return coming.count - here >= leastAwaited ? coming.holder : undefined;
+  return coming.count - here >= minAwaited ? coming.holder : undefined;
 }
 
 /** The edit that makes the version what the request wants. */
@@ -109,7 +109,7 @@ export function planFor(
   version: Version,
   { wanted, reuse, repair, forget }: CheckoutRequest,
   sources?: readonly Source[],
-): Plan {
+): EditPlan {
   const { spans, exactLength, relocated } = version;
   const options = { reuse: forget ? "prefix" : reuse, repair, exactLength, relocated } as const;
   return planEdit(spans, wanted, sources ? { ...options, sources } : options);
@@ -119,12 +119,12 @@ export function planFor(
  * Whether the version before the last edit is nearer to what is wanted than the resident one. What repair computes
  * again counts as had: adopted cells are not repaired at once, and the version before would win by that alone.
  */
-export function isUndone(before: Plan, now: Plan): boolean {
+export function isUndone(before: EditPlan, now: EditPlan): boolean {
   const gained = reusable(before) - reusable(now);
-  return gained >= leastShared || (gained >= 0 && before.stale + leastShared <= now.stale);
+  return gained >= minShared || (gained >= 0 && before.stale + minShared <= now.stale);
 }
 
-function reusable({ kept, relocated, cut, dropped }: Plan): number {
+function reusable({ kept, relocated, cut, dropped }: EditPlan): number {
   return kept + relocated + (cut - dropped);
 }
 
@@ -142,10 +142,10 @@ function tokensInPlace(session: Session, request: CheckoutRequest): number {
   const better = before && isUndone(before, plan) ? before : plan;
   const total = plan.kept + plan.relocated + plan.computed;
   const firstSpan = session.spans[0]?.tokens.length ?? 0;
-  const leads = better.kept >= leastShared && better.kept + 1 >= Math.min(firstSpan, total);
+  const leads = better.kept >= minShared && better.kept + 1 >= Math.min(firstSpan, total);
   const follows = better.relocated * 2 >= total;
   if (!leads && !follows) return 0;
   const another =
-    better === plan && plan.relocated === 0 && plan.cut > mostCutInPlace && session.exactLength >= plan.kept;
+    better === plan && plan.relocated === 0 && plan.cut > maxCutInPlace && session.exactLength >= plan.kept;
   return another ? 0 : better.kept + better.relocated;
 }

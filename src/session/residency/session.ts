@@ -3,7 +3,7 @@
 // after a job that was cut short. Which session serves a request is not decided here.
 import type { SequencePort } from "../../engine/job.ts";
 import { type Span, tokensOf } from "../../text/span.ts";
-import type { Plan } from "../planner/diff.ts";
+import type { EditPlan } from "../planner/diff.ts";
 import { outside, type Range, within } from "../planner/range.ts";
 import { type Content, contentAfter } from "./reconcile.ts";
 
@@ -46,7 +46,7 @@ export class Session implements Version, SessionName {
   #spans: readonly Span[];
   #relocated: readonly Range[];
   #before: Content = { spans: [], relocated: [] };
-  #plan: Plan | undefined;
+  #plan: EditPlan | undefined;
   #usedAt = Date.now();
   /** Aborts the job under way. */
   #abort: (() => void) | undefined;
@@ -119,7 +119,7 @@ export class Session implements Version, SessionName {
   }
 
   /** From here to `end` the session is busy. `abort` ends the job early. */
-  begin(wanted: readonly Span[], plan: Plan, abort: () => void): void {
+  begin(wanted: readonly Span[], plan: EditPlan, abort: () => void): void {
     this.#before = { spans: this.#spans, relocated: this.#relocated };
     this.#spans = wanted;
     this.#relocated = plan.relocatedRanges;
@@ -151,7 +151,7 @@ export class Session implements Version, SessionName {
   }
 
   /** A cold start: other cells, none of them filled yet. `plan` is the one for an empty sequence. */
-  restart(sequence: SequencePort, plan: Plan): void {
+  restart(sequence: SequencePort, plan: EditPlan): void {
     this.held.release();
     this.held = sequence;
     this.#before = { spans: [], relocated: [] };

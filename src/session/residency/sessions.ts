@@ -8,7 +8,7 @@ import { pocketError } from "../../errors.ts";
 import { tokensOf, truncate } from "../../text/span.ts";
 import type { DiskTier } from "../disk/disk-tier.ts";
 import { Recall } from "../disk/restore.ts";
-import { type Plan, planEdit } from "../planner/diff.ts";
+import { type EditPlan, planEdit } from "../planner/diff.ts";
 import { within } from "../planner/range.ts";
 import { nextRepair } from "../planner/repair.ts";
 import { assemble, contentOf } from "../planner/reuse-executor.ts";
@@ -47,12 +47,12 @@ export interface SessionsOptions {
 export interface Lease {
   readonly session: Session;
   /** Replaced by a cold one when the pool forces a restart. */
-  plan: Plan;
+  plan: EditPlan;
   readonly request: CheckoutRequest;
 }
 
 /** An edit that drops less than this is not worth an undo. */
-const leastUndone = 64;
+const minUndone = 64;
 
 export class Sessions {
   readonly #residents: Residents;
@@ -72,7 +72,7 @@ export class Sessions {
     this.#residents = new Residents({ pageSize: engine.pageSize, undoMax, hash });
     this.#room = new Room(engine, this.#residents, this.#graves, disk);
     this.#recall = disk && new Recall(engine, this.#residents, this.#room, disk);
-    engine.relieve = () => this.#room.evict() > 0;
+    engine.evictIdle = () => this.#room.evict() > 0;
     if (!idle) return;
     this.#idle = new IdleRepair({
       engine,
@@ -218,7 +218,11 @@ export class Sessions {
     return { session, plan: { ...plan, reason: [...notes, plan.reason].join(" ") }, request };
   }
 
-  #assemble(session: Session, { adoption }: Plan, sources: readonly Source[] = []): SequencePort | undefined {
+  #assemble(
+    session: Session,
+    { adoption }: EditPlan,
+    sources: readonly Source[] = [],
+  ): SequencePort | undefined {
     try {
       return adoption && assemble(session.sequence, adoption, sources);
     } catch (cause) {
@@ -233,13 +237,13 @@ export class Sessions {
   }
 
   /** Keeps what the edit takes away, as far as somebody may want it back. */
-  #remember(session: Session, { dropped, relocated }: Plan, { wanted }: CheckoutRequest): void {
-    if (dropped < leastUndone) return;
+  #remember(session: Session, { dropped, relocated }: EditPlan, { wanted }: CheckoutRequest): void {
+    if (dropped < minUndone) return;
     const lasting = lastingTokens(session.spans, wanted);
     this.#residents.keepRemains(session, [session], wanted, this.engine);
     // What is dropped without anything moving, or because a trailer changed, is not worth more than a version
     // that is kept already.
-    const isEdit = relocated > 0 && lasting >= leastUndone;
+    const isEdit = relocated > 0 && lasting >= minUndone;
     if (isEdit || !session.previous) this.#residents.remember(session);
   }
 
@@ -264,7 +268,7 @@ export class Sessions {
   }
 
   /** Before an edit that nothing resident is to remember; says what cannot be forgotten here. */
-  #forget(session: Session, { kept }: Plan, { tenant, tokens }: CheckoutRequest): string[] {
+  #forget(session: Session, { kept }: EditPlan, { tenant, tokens }: CheckoutRequest): string[] {
     this.#residents.forgetPrevious(session);
     this.#residents.forgetRemains(session);
     this.#residents.forgetLeads(tenant, tokens);

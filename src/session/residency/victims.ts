@@ -4,7 +4,7 @@
 // Not the archive: that keeps messages, for ever; remains are cells, and the first thing that goes.
 import { lengthOf, type Span } from "../../text/span.ts";
 import type { Range } from "../planner/range.ts";
-import { leastAdopted } from "../planner/reuse-planner.ts";
+import { minAdopted } from "../planner/reuse-planner.ts";
 
 export interface Remains {
   readonly spans: readonly Span[];
@@ -37,7 +37,7 @@ export function remainsOf(
   let end = 0;
   let start = 0;
   const close = () => {
-    if (end - start >= leastAdopted) {
+    if (end - start >= minAdopted) {
       spans.push(...run);
       ranges.push({ start, end });
     }

@@ -45,7 +45,7 @@ const std::vector<Pair>& pairs() {
 // x of one tile rounded, with memory behind it that holds no zeros.
 struct RoundedTile {
   RoundedTile(const LinearKernel& kernel, const std::vector<float>& x, int rows, int columns, BlockFormat format)
-      : codes((rows * columns) + kMostTileRows * kGroupColumns, 77), scales(rows * columns / kGroupColumns),
+      : codes((rows * columns) + kMaxTileRows * kGroupColumns, 77), scales(rows * columns / kGroupColumns),
         extra(2 * scales.size()) {
     NewRowTile to{codes.data(), scales.data(), {}};
     to.extras[static_cast<int>(extraOf(format))] = extra.data();
@@ -99,8 +99,8 @@ TEST("tiles of 1 to 16 rows give a row the bits that it has alone, over 1, 2, 15
         if (groups * kGroupColumns % layoutOf(format).recordColumns() != 0) continue;
         const Layer layer(format, kPanelRows, groups * kGroupColumns, 20);
         std::mt19937 random(21);
-        const std::vector<float> x = scene::randomRows(kMostTileRows, layer.columns, random);
-        for (int rows = 1; rows <= kMostTileRows; rows++) {
+        const std::vector<float> x = scene::randomRows(kMaxTileRows, layer.columns, random);
+        for (int rows = 1; rows <= kMaxTileRows; rows++) {
           const std::vector<float> got = byTiles(pair.tiles, layer, x, rows), wanted = byRows(*pair.rest, layer, x, rows);
           if (std::memcmp(got.data(), wanted.data(), got.size() * sizeof(float)) != 0)
             check::fail(__FILE__, __LINE__, std::string(pair.tiles.name) + " " + name(format) + " " +

@@ -16,7 +16,7 @@ using scene::Layer;
 namespace {
 
 constexpr int kRowCounts[] = {1, 2, 3, 7, 12, 13, 64};
-constexpr int kMostRows = 64;
+constexpr int kMaxRows = 64;
 constexpr int kOutputs = 37;  // neither a multiple of 16 nor of a piece
 
 // More than a chunk of either kind, and an odd number of groups where the format allows.
@@ -77,12 +77,12 @@ TEST("linear layers equal the reference on every instruction set, with rounded a
   for (BlockFormat format : kBlockFormats) {
     const Layer layer(format, kOutputs, columnsOf(format), 1);
     std::mt19937 random(2);
-    const std::vector<float> x = scene::randomRows(kMostRows, layer.columns, random);
+    const std::vector<float> x = scene::randomRows(kMaxRows, layer.columns, random);
     for (Activations activations : {Activations::kInt8, Activations::kF32}) {
-      std::vector<float> wanted = reference(layer, x, kMostRows, activations);
+      std::vector<float> wanted = reference(layer, x, kMaxRows, activations);
       for (const Kernel& kernel : scene::linearKernels())
         for (int rows : kRowCounts) {
-          wanted.resize(static_cast<size_t>(kMostRows) * layer.rows);
+          wanted.resize(static_cast<size_t>(kMaxRows) * layer.rows);
           const std::vector<float> all = wanted;
           wanted.resize(static_cast<size_t>(rows) * layer.rows);
           checkClose(run(kernel, layer, x, rows, activations), wanted, layer, x, 5e-7, label(kernel, format, rows));
@@ -116,15 +116,15 @@ TEST("a row of a linear layer has the same bits beside other rows, other outputs
     const Layer layer(format, kOutputs, columnsOf(format), 6);
     const Layer other(layoutOf(format).groups == 1 ? BlockFormat::kQ5_1 : BlockFormat::kQ6_K, 50, layer.columns, 7);
     std::mt19937 random(8);
-    const std::vector<float> x = scene::randomRows(kMostRows, layer.columns, random);
+    const std::vector<float> x = scene::randomRows(kMaxRows, layer.columns, random);
     for (Activations activations : {Activations::kInt8, Activations::kF32})
       for (const Kernel& kernel : scene::linearKernels()) {
-        const std::vector<float> all = run(kernel, layer, x, kMostRows, activations);
+        const std::vector<float> all = run(kernel, layer, x, kMaxRows, activations);
         for (int rows : {1, 2, 3, 5, 8, 9, 12, 13, 33})
           if (!sameBits(run(kernel, layer, x, rows, activations, true, rows % 4 + 1), all.data(), rows * kOutputs))
             check::fail(__FILE__, __LINE__, label(kernel, format, rows) + ": other bits than among 64");
         const std::vector<float> last(x.end() - layer.columns, x.end());
-        CHECK(sameBits(run(kernel, layer, last, 1, activations), &all[(kMostRows - 1) * kOutputs], kOutputs));
+        CHECK(sameBits(run(kernel, layer, last, 1, activations), &all[(kMaxRows - 1) * kOutputs], kOutputs));
         for (int rows : {2, 20}) {
           std::vector<float> out(rows * kOutputs), otherOut(rows * other.rows);
           const LinearOutput both[] = {{other.weight(), nullptr, otherOut.data()},

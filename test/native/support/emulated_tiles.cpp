@@ -10,12 +10,12 @@
 namespace emulated {
 namespace {
 
-constexpr int kTiles = 8, kMostRows = 16, kMostBytes = 64;
+constexpr int kTiles = 8, kMaxRows = 16, kMaxBytes = 64;
 
 struct Tile {
   int rows = 0;
   int bytes = 0;  // of a row
-  uint8_t data[kMostRows][kMostBytes] = {};
+  uint8_t data[kMaxRows][kMaxBytes] = {};
 };
 
 thread_local Tile tiles[kTiles];
@@ -72,7 +72,7 @@ void enter(const uint8_t* configuration) {
   for (int t = 0; t < 16; t++) {
     const int bytes = configuration[16 + 2 * t] | configuration[17 + 2 * t] << 8, rows = configuration[48 + t];
     require(t < kTiles || (bytes == 0 && rows == 0), "a tile past the eighth is configured");
-    require(bytes <= kMostBytes && rows <= kMostRows && (bytes == 0) == (rows == 0), "a tile has no such shape");
+    require(bytes <= kMaxBytes && rows <= kMaxRows && (bytes == 0) == (rows == 0), "a tile has no such shape");
     if (t < kTiles) tiles[t] = {rows, bytes, {}};
   }
   entered = true;
@@ -117,11 +117,11 @@ void dot(int sums, int a, int b) {
 // multiply-adds in the order of k, from zero.
 void dotPairs(int sums, int a, int b) {
   const Product of(sums, a, b);
-  float factors[kMostRows][kMostBytes / 2];
+  float factors[kMaxRows][kMaxBytes / 2];
   for (int k = 0; k < of.y.rows; k++)
     for (int i = 0; i < of.c.bytes / 2; i++) factors[k][i] = bf16At(&of.y.data[k][2 * i]);
   for (int m = 0; m < of.c.rows; m++) {
-    float temporary[kMostBytes / 2] = {};
+    float temporary[kMaxBytes / 2] = {};
     for (int k = 0; k < of.y.rows; k++) {
       const float pair[2] = {bf16At(&of.x.data[m][4 * k]), bf16At(&of.x.data[m][4 * k + 2])};
       for (int i = 0; i < of.c.bytes / 2; i++) temporary[i] = fused(pair[i % 2], factors[k][i], temporary[i]);
