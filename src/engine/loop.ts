@@ -201,7 +201,7 @@ export class Loop {
   #observe(report: StepReport, depth: number): void {
     this.#pace.observe({ ...report, depth });
     if (report.promptTokens + report.backgroundTokens > 0) return;
-    this.#rowCosts.observe(report.proposedTokens, report.ms);
+    this.#rowCosts.observe(report.draftTokens, report.ms);
   }
 
   #share(ready: readonly Task[]): Share[] {

@@ -11,7 +11,7 @@ export interface StepReport {
   readonly decodeTokens: number;
   readonly backgroundTokens: number;
   /** Rows of proposals beside `decodeTokens`, and how many of them were right. */
-  readonly proposedTokens: number;
+  readonly draftTokens: number;
   readonly acceptedTokens: number;
   /** From the call to its answer, on the JavaScript thread's clock. */
   readonly ms: number;
@@ -21,7 +21,7 @@ export interface Counts {
   promptTokens: number;
   decodeTokens: number;
   backgroundTokens: number;
-  proposedTokens: number;
+  draftTokens: number;
   acceptedTokens: number;
   stepsFailed: number;
   /** Times an answer had to wait for a page. */
@@ -42,7 +42,7 @@ export class Tally {
     promptTokens: 0,
     decodeTokens: 0,
     backgroundTokens: 0,
-    proposedTokens: 0,
+    draftTokens: 0,
     acceptedTokens: 0,
     stepsFailed: 0,
     parkings: 0,
@@ -59,7 +59,7 @@ export class Tally {
       promptTokens: 0,
       decodeTokens: 0,
       backgroundTokens: 0,
-      proposedTokens: 0,
+      draftTokens: 0,
       acceptedTokens: 0,
     };
     for (const { task, count } of work) {
@@ -68,7 +68,7 @@ export class Tally {
       else kinds.promptTokens += count;
     }
     for (const { drafted = 0, accepted = [] } of outcomes) {
-      kinds.proposedTokens += drafted;
+      kinds.draftTokens += drafted;
       kinds.acceptedTokens += accepted.length;
     }
     for (const kind of Object.keys(kinds) as (keyof typeof kinds)[]) this.counts[kind] += kinds[kind];

@@ -116,7 +116,7 @@ test("an interrupted run goes on where it stopped, with the same numbers and wit
 
 test("no page is lost, whatever the arms did", () => {
   runner.check();
-  expect(runner.stats()).toMatchObject({ pagesLent: 0, sequences: 0 });
+  expect(runner.stats()).toMatchObject({ pagesUsed: 0, sequences: 0 });
 });
 
 test("a conversation is the same for the same seed, and its needles stand where they should", () => {

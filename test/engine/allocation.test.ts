@@ -27,7 +27,7 @@ describe("answers that outgrow the pool", () => {
     expect(parkings).toBeGreaterThan(0);
     expect(givenUp).toBeGreaterThan(0);
     expect({ parked, running, busy: engine.busy }).toEqual({ parked: 0, running: 0, busy: 0 });
-    expect(runner.stats()).toMatchObject({ pagesLent: 0, sequences: 0 });
+    expect(runner.stats()).toMatchObject({ pagesUsed: 0, sequences: 0 });
   });
 
   test("keep drawing numbers and penalties' start where they were after reading again", async () => {
@@ -136,7 +136,7 @@ describe("answers that outgrow the pool", () => {
     const ends = await Promise.allSettled(answers);
     for (const end of ends) expect(end).toMatchObject({ status: "rejected" });
     for (const sequence of sequences) sequence.release();
-    expect(runner.stats()).toMatchObject({ pagesLent: 0, sequences: 0 });
+    expect(runner.stats()).toMatchObject({ pagesUsed: 0, sequences: 0 });
     expect(engine.busy).toBe(0);
   });
 });
@@ -174,7 +174,7 @@ describe("a seeded stress with faults", () => {
           await Promise.all(ends);
           expect(engine.busy).toBe(0);
           expect(engine.stats()).toMatchObject({ running: 0, parked: 0, queued: 0 });
-          expect(scripted.stats()).toMatchObject({ pagesLent: 0, sequences: 0 });
+          expect(scripted.stats()).toMatchObject({ pagesUsed: 0, sequences: 0 });
         },
       ),
       { numRuns: 60 },

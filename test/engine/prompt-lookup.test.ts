@@ -55,10 +55,10 @@ describe("an answer with lookup", () => {
             sequence.release();
           }),
         );
-        expect(runner.stats()).toMatchObject({ pagesLent: 0, sequences: 0 });
-        const { acceptedTokens, proposedTokens } = engine.stats();
+        expect(runner.stats()).toMatchObject({ pagesUsed: 0, sequences: 0 });
+        const { acceptedTokens, draftTokens } = engine.stats();
         accepted += acceptedTokens;
-        rejected += proposedTokens - acceptedTokens;
+        rejected += draftTokens - acceptedTokens;
       }),
       { numRuns: 60, seed: 7 },
     );
@@ -73,11 +73,11 @@ describe("an answer with lookup", () => {
     const items = [];
     for await (const item of sequence.run(job([append(sequence, [1, 2, 3])], 60, { lookup: true })))
       items.push(item);
-    const { acceptedTokens, proposedTokens } = engine.stats();
+    const { acceptedTokens, draftTokens } = engine.stats();
     expect(runner.log.length).toBe(60 - acceptedTokens);
     expect(runner.log.length).toBeLessThan(40);
     expect(items.filter(({ drafted }) => drafted)).toHaveLength(acceptedTokens);
-    expect(items.reduce((sum, { rejected = 0 }) => sum + rejected, 0)).toBe(proposedTokens - acceptedTokens);
+    expect(items.reduce((sum, { rejected = 0 }) => sum + rejected, 0)).toBe(draftTokens - acceptedTokens);
   });
 
   test("that is left in the middle leaves a sequence of prompt and tokens said", async () => {
@@ -105,7 +105,7 @@ describe("an answer with lookup", () => {
       const sequence = engine.create();
       await collect(sequence.run(job([append(sequence, [1, 2, 3])], 60, more)));
     }
-    expect(engine.stats().proposedTokens).toBe(0);
+    expect(engine.stats().draftTokens).toBe(0);
   });
 });
 

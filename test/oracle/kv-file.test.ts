@@ -132,7 +132,7 @@ describe("a file that cannot be used", () => {
     await expect(int8.load(fileOf("ours"))).rejects.toThrow(/keys are not int8/);
     const small = await openTiny("kv_file", { pages: 3 });
     await expect(small.load(fileOf("ours"))).rejects.toMatchObject({ code: "CACHE_FULL" });
-    expect(small.stats()).toMatchObject({ pagesLent: 0, sequences: 0 });
+    expect(small.stats()).toMatchObject({ pagesUsed: 0, sequences: 0 });
     const nameless = await openTiny("kv_file", options, () => undefined);
     expect(() => nameless.load(fileOf("ours"))).toThrow(/without a digest/);
     const other = await openTiny("kv_file", options, (digest) => digest.replace(/^./, "x"));

@@ -37,7 +37,7 @@ interface Outcome {
   readonly tokens: readonly number[];
   readonly births: readonly number[];
   readonly exactLength: number;
-  readonly pagesLent: number;
+  readonly pagesUsed: number;
 }
 
 async function answer(on: Engine, prompt: readonly number[], more: Partial<Job>): Promise<Outcome> {
@@ -49,7 +49,7 @@ async function answer(on: Engine, prompt: readonly number[], more: Partial<Job>)
     tokens: Array.from(sequence.tokens()),
     births: Array.from(sequence.cells()!.births),
     exactLength: sequence.exactLength,
-    pagesLent: on.stats().pagesUsed,
+    pagesUsed: on.stats().pagesUsed,
   };
   sequence.release();
   return outcome;
@@ -166,7 +166,7 @@ describe("with lookup", () => {
           expect(item.top.map(({ token }) => token)).toEqual(expected.top.map(({ token }) => token));
         }
       }
-      expect(runner.stats()).toMatchObject({ pagesLent: 0, sequences: 0 });
+      expect(runner.stats()).toMatchObject({ pagesUsed: 0, sequences: 0 });
     },
   );
 
@@ -226,7 +226,7 @@ describe("with lookup", () => {
     const got = await Promise.all(asked.map((prompt) => answer(small, prompt, { lookup: true })));
     expect(got.map(({ tokens }) => tokens)).toEqual(expected.map(({ tokens }) => tokens));
     expect(small.stats().givenUp + small.stats().parkings).toBeGreaterThan(0);
-    expect(tight.stats()).toMatchObject({ pagesLent: 0, sequences: 0 });
+    expect(tight.stats()).toMatchObject({ pagesUsed: 0, sequences: 0 });
     await small.close();
   });
 
@@ -295,7 +295,7 @@ describe("the native step", () => {
     const wrong = Int32Array.from({ length: 30 }, () => (plain.token + 1) % 250);
     const guessed = (await own.step([{ ...entry, sequence: b, draftTokens: wrong }])).outcomes[0]!;
     // The pool of four pages is lent: what is left is the rest of the page that the sequence writes in.
-    expect(guessed).toMatchObject({ token: plain.token, accepted: [], proposed: 11 });
+    expect(guessed).toMatchObject({ token: plain.token, accepted: [], drafted: 11 });
     const { slots, ...cells } = own.inspect(b);
     const { slots: others, ...expected } = own.inspect(a);
     expect(cells).toEqual(expected);

@@ -30,7 +30,7 @@ describe("on the tiny model", () => {
     const tight = new Engine(runner, { stepTokens: 64 });
     expect(await answersOf(tight, 5, 60)).toEqual(expected);
     expect(tight.stats().givenUp).toBeGreaterThan(0);
-    expect(runner.stats()).toMatchObject({ pagesLent: 0, sequences: 0 });
+    expect(runner.stats()).toMatchObject({ pagesUsed: 0, sequences: 0 });
     runner.check();
     await tight.close();
   });
@@ -69,7 +69,7 @@ describe("on the tiny model", () => {
       );
       answered += ends.reduce((sum: number, one) => sum + one, 0);
       runner.check();
-      expect(runner.stats()).toMatchObject({ pagesLent: 0, sequences: 0 });
+      expect(runner.stats()).toMatchObject({ pagesUsed: 0, sequences: 0 });
     }
     expect(faulty.counts.steps + faulty.counts.splices).toBeGreaterThan(0);
     expect(answered).toBeGreaterThan(0);

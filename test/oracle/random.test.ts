@@ -51,7 +51,7 @@ describe("random splices", () => {
           expect(cells.filled.every(Boolean)).toBe(true);
         }
         runner.release(id);
-        expect(runner.stats()).toMatchObject({ pagesLent: 0, pagesFree: 64, cells: 0 });
+        expect(runner.stats()).toMatchObject({ pagesUsed: 0, pagesFree: 64, cells: 0 });
         plain = [];
       }),
       { numRuns: 40 },

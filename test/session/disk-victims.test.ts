@@ -148,7 +148,7 @@ describe("on the real engine", () => {
     expect(warm.answer).toBe((await ask(chat, { ...request, session: "cold", reuse: "none" })).answer);
     runner.check();
     await chat.close();
-    expect(engine.stats()).toMatchObject({ sequences: 0, pagesLent: 0 });
+    expect(engine.stats()).toMatchObject({ sequences: 0, pagesUsed: 0 });
     await real.close();
   });
 });

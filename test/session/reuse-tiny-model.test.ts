@@ -21,7 +21,7 @@ afterEach(() => {
   for (const { chat, engine, runner } of [real, eager]) {
     runner.check();
     for (const { id } of chat.list()) chat.delete(id);
-    expect(engine.stats()).toMatchObject({ sequences: 0, pagesLent: 0 });
+    expect(engine.stats()).toMatchObject({ sequences: 0, pagesUsed: 0 });
   }
 });
 afterAll(async () => {
@@ -139,7 +139,7 @@ describe("on the real engine", () => {
           else expect(chat.inspect("s").tokens).toBe(promptTokens + completionTokens - 1);
         }
         for (const { id } of chat.list()) chat.delete(id);
-        expect(engine.stats()).toMatchObject({ sequences: 0, pagesLent: 0 });
+        expect(engine.stats()).toMatchObject({ sequences: 0, pagesUsed: 0 });
       }),
       { numRuns: 12, examples: [[adopting]] },
     );
@@ -190,7 +190,7 @@ describe("on the real engine", () => {
     expect(served).toBeGreaterThan(20);
     expect(served).toBeGreaterThan(refused);
     await chat.close();
-    expect(engine.stats()).toMatchObject({ sequences: 0, pagesLent: 0 });
+    expect(engine.stats()).toMatchObject({ sequences: 0, pagesUsed: 0 });
     await small.close();
   });
 });

@@ -198,7 +198,7 @@ describe("a small pool under many clients", () => {
       expect(`${name} ${alone.answer}`).toBe([name, ...words].join(" "));
     }
     await chat.close();
-    expect(engine.stats()).toMatchObject({ pagesLent: 0, sequences: 0, running: 0 });
+    expect(engine.stats()).toMatchObject({ pagesUsed: 0, sequences: 0, running: 0 });
     await small.close();
     rmSync(disk, { recursive: true });
   });
