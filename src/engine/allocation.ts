@@ -61,7 +61,7 @@ function seat(loop: Loop, task: Task): boolean {
       }
     }
     // One at a time: pages of an idle sequence that is being written to a file come when it is written.
-    if (loop.files.any || !loop.relieve()) break;
+    if (loop.files.any || !task.job.evictIdle?.()) break;
   }
   if (!task.waiting) loop.tally.counts.parkings++;
   task.waiting = true;

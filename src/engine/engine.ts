@@ -23,7 +23,6 @@ export interface EngineStats extends RunnerStats, Readonly<Counts> {
 
 export class Engine implements EnginePort {
   readonly info: RunnerInfo;
-  evictIdle?: () => boolean;
   readonly #loop: Loop;
   /** Jobs that were started and have not ended, and those of them that are not background ones. */
   #jobs = 0;
@@ -39,7 +38,6 @@ export class Engine implements EnginePort {
       runner,
       this.info,
       options,
-      () => this.evictIdle?.() ?? false,
       (task) => {
         this.#jobs--;
         this.#foreground -= task.background ? 0 : 1;

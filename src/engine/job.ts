@@ -52,6 +52,11 @@ export interface Job {
    */
   readonly lookup?: boolean;
   readonly signal?: AbortSignal;
+  /**
+   * Called between two steps when the pool has no page for the next token: releases one idle sequence and returns
+   * whether there was one. Its pages may become free later, when its file is written. Default: there is none.
+   */
+  readonly evictIdle?: () => boolean;
   /** For an answer that goes on: number of its next token, and index of its first. */
   readonly draw?: number;
   readonly generatedFrom?: number;
@@ -93,12 +98,6 @@ export interface EnginePort {
   readonly tokensFree: number;
   /** Jobs running or queued, background ones aside. */
   readonly busy: number;
-  /**
-   * Set by whoever holds idle sequences. Called between two steps when an answer finds no page for its next
-   * token: lets go of one idle sequence and says whether there was one. Its pages may come back later, when its
-   * file is written.
-   */
-  evictIdle?: () => boolean;
   create(): SequencePort;
   /**
    * A new sequence with the cells that `save` wrote, births as they were. Nothing of it exists before the whole

@@ -52,8 +52,6 @@ export class Loop {
     readonly runner: Runner,
     readonly info: RunnerInfo,
     options: EngineOptions,
-    /** Asks whoever holds idle sequences to let go of one; false: there is none. */
-    readonly relieve: () => boolean,
     private readonly finished: (task: Task) => void,
   ) {
     this.files = new Files(runner);

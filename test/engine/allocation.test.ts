@@ -2,13 +2,13 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { Engine } from "../../src/engine/engine.ts";
-import type { SequencePort } from "../../src/engine/job.ts";
+import type { Job, SequencePort } from "../../src/engine/job.ts";
 import { faultyRunner } from "../support/faulty-runner.ts";
 import { ScriptedRunner } from "../support/scripted-runner.ts";
 import { append, collect, continuation, job, range, rig } from "./rig.ts";
 
-const answer = (sequence: SequencePort, prompt: number[], count: number) =>
-  collect(sequence.run(job([append(sequence, prompt)], count)));
+const answer = (sequence: SequencePort, prompt: number[], count: number, options: Partial<Job> = {}) =>
+  collect(sequence.run(job([append(sequence, prompt)], count, options)));
 
 describe("answers that outgrow the pool", () => {
   test("give way to the oldest, one after another, and say what they would in a roomy pool", async () => {
@@ -69,13 +69,13 @@ describe("answers that outgrow the pool", () => {
     const { engine } = rig(6);
     const idle = [engine.create(), engine.create()];
     for (const sequence of idle) await answer(sequence, range(0, 32), 0);
-    engine.evictIdle = () => {
+    const evictIdle = () => {
       const next = idle.shift();
       next?.release();
       return next !== undefined;
     };
     const sequence = engine.create();
-    expect(await answer(sequence, range(5, 35), 20)).toEqual(continuation(range(5, 35), 20));
+    expect(await answer(sequence, range(5, 35), 20, { evictIdle })).toEqual(continuation(range(5, 35), 20));
     expect(idle).toHaveLength(1);
     expect(engine.stats().parkings).toBe(0);
   });
@@ -89,7 +89,7 @@ describe("answers that outgrow the pool", () => {
       open = resolve;
     });
     let asked = 0;
-    engine.evictIdle = () => {
+    const evictIdle = () => {
       if (asked++ > 0) return false;
       void idle.save("idle.kv");
       idle.release();
@@ -97,7 +97,7 @@ describe("answers that outgrow the pool", () => {
       return true;
     };
     const sequence = engine.create();
-    expect(await answer(sequence, range(5, 37), 20)).toEqual(continuation(range(5, 37), 20));
+    expect(await answer(sequence, range(5, 37), 20, { evictIdle })).toEqual(continuation(range(5, 37), 20));
     expect(engine.stats().parkings).toBe(1);
     const back = await engine.load("idle.kv");
     expect(Array.from(back.tokens())).toEqual(range(0, 32));

@@ -32,7 +32,6 @@ export class FakeEngine implements EnginePort {
   failure: Error | undefined;
   readonly jobs: Job[] = [];
   busy = 0;
-  evictIdle?: () => boolean;
   /** What saving fails with, when set. */
   saveFailure: Error | undefined;
   /** Files that were loaded. */

@@ -96,6 +96,7 @@ export class Generation {
       keepsSurvivors: true,
       ...(said.length > 0 && { draw: said.length, generatedFrom }),
       signal: this.stop.signal,
+      evictIdle: () => this.sessions.evictIdle(),
     };
   }
 

@@ -72,7 +72,6 @@ export class Sessions {
     this.#residents = new Residents({ pageSize: engine.pageSize, undoMax, hash });
     this.#room = new Room(engine, this.#residents, this.#graves, disk);
     this.#recall = disk && new Recall(engine, this.#residents, this.#room, disk);
-    engine.evictIdle = () => this.#room.evict() > 0;
     if (!idle) return;
     this.#idle = new IdleRepair({
       engine,
@@ -146,6 +145,11 @@ export class Sessions {
   /** Makes room for so many tokens before the engine has to refuse them. */
   async reserve(tokens: number): Promise<void> {
     await this.#room.reserve(tokens);
+  }
+
+  /** Evicts one idle entry for a running job; false: nothing is idle. */
+  evictIdle(): boolean {
+    return this.#room.evict() > 0;
   }
 
   /**
