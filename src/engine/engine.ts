@@ -34,15 +34,10 @@ export class Engine implements EnginePort {
     options: EngineOptions,
   ) {
     this.info = runner.describe();
-    this.#loop = new Loop(
-      runner,
-      this.info,
-      options,
-      (task) => {
-        this.#jobs--;
-        this.#foreground -= task.background ? 0 : 1;
-      },
-    );
+    this.#loop = new Loop(runner, this.info, options, (task) => {
+      this.#jobs--;
+      this.#foreground -= task.background ? 0 : 1;
+    });
   }
 
   get context(): number {
