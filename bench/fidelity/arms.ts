@@ -4,7 +4,7 @@
 
 import type { Repair, Reuse } from "../../src/chat/chat.ts";
 import type { Splice } from "../../src/engine/job.ts";
-import { planEdit } from "../../src/session/planner/diff.ts";
+import { planEdit } from "../../src/session/planner/edit-planner.ts";
 import { outside, type Range, within } from "../../src/session/planner/range.ts";
 import { nextRepair } from "../../src/session/planner/repair.ts";
 import { exactAfter } from "../../src/session/planner/reused-range.ts";

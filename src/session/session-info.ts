@@ -2,7 +2,7 @@
 // all of them. Values only; nothing here changes a session.
 import { lengthOf } from "../text/span.ts";
 import type { DiskTier } from "./disk/disk-tier.ts";
-import type { EditPlan } from "./planner/diff.ts";
+import type { EditPlan } from "./planner/edit-planner.ts";
 import type { Range } from "./planner/range.ts";
 import type { Session } from "./residency/session.ts";
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { planEdit } from "../../src/session/planner/diff.ts";
+import { planEdit } from "../../src/session/planner/edit-planner.ts";
 import { contentAfter } from "../../src/session/residency/reconcile.ts";
 import { Session } from "../../src/session/residency/session.ts";
 import { type Span, spanOf, tokensOf } from "../../src/text/span.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Repair } from "../../src/chat/chat.ts";
-import { planEdit } from "../../src/session/planner/diff.ts";
+import { planEdit } from "../../src/session/planner/edit-planner.ts";
 import { type Span, spanOf } from "../../src/text/span.ts";
 
 function message(role: Span["role"], name: number, length: number): Span {

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { Message, Repair } from "../../src/chat/chat.ts";
 import { greedy } from "../../src/engine/job.ts";
-import { planEdit } from "../../src/session/planner/diff.ts";
+import { planEdit } from "../../src/session/planner/edit-planner.ts";
 import { countOf } from "../../src/session/planner/range.ts";
 import { contentOf } from "../../src/session/planner/reuse-executor.ts";
 import { minAdopted, planReuse } from "../../src/session/planner/reuse-planner.ts";

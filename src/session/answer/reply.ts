@@ -5,7 +5,7 @@ import type { CacheUsage, ChatEvent, FinishReason } from "../../chat/chat.ts";
 import type { EnginePort, Generated } from "../../engine/job.ts";
 import { pocketError } from "../../errors.ts";
 import { lengthOf } from "../../text/span.ts";
-import { staleTokens } from "../planner/diff.ts";
+import { staleTokens } from "../planner/edit-planner.ts";
 import type { CheckoutRequest } from "../residency/session-router.ts";
 import type { Lease, Sessions } from "../residency/sessions.ts";
 import type { Spoken } from "./answer-token-cache.ts";

@@ -8,7 +8,7 @@ import type { EnginePort, SequencePort } from "../../engine/job.ts";
 import type { Span } from "../../text/span.ts";
 import { saltOf } from "../residency/prefix-index.ts";
 import type { SessionName, Version } from "../residency/session.ts";
-import { type File, filesIn } from "./folder.ts";
+import { type File, filesIn } from "./disk-folder.ts";
 import {
   fileNameOf,
   formatSidecar,

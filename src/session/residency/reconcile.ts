@@ -2,7 +2,7 @@
 // answer, the beginning of it, or the new one without the cells that were never filled. Nobody has to say which:
 // the engine tells the tokens, and the first version that has exactly these is the one. Pure.
 import { lengthOf, type Span, spanOf, tokensOf, truncate } from "../../text/span.ts";
-import type { EditPlan } from "../planner/diff.ts";
+import type { EditPlan } from "../planner/edit-planner.ts";
 import { outside, type Range, within } from "../planner/range.ts";
 
 /** Spans and relocated cells that belong together. */

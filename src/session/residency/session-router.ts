@@ -4,7 +4,7 @@
 // nothing: sessions of other tenants are not among those it is shown.
 import type { Repair, Reuse } from "../../chat/chat.ts";
 import { commonLength, type Span, tokensOf } from "../../text/span.ts";
-import { type EditPlan, planEdit } from "../planner/diff.ts";
+import { type EditPlan, planEdit } from "../planner/edit-planner.ts";
 import type { Source } from "../planner/reuse-planner.ts";
 
 import type { Residents } from "./residents.ts";

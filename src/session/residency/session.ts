@@ -3,7 +3,7 @@
 // after a job that was cut short. Which session serves a request is not decided here.
 import type { SequencePort } from "../../engine/job.ts";
 import { type Span, tokensOf } from "../../text/span.ts";
-import type { EditPlan } from "../planner/diff.ts";
+import type { EditPlan } from "../planner/edit-planner.ts";
 import { outside, type Range, within } from "../planner/range.ts";
 import { type Content, contentAfter } from "./reconcile.ts";
 

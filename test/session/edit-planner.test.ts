@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { Repair, Reuse } from "../../src/chat/chat.ts";
 import { greedy } from "../../src/engine/job.ts";
-import { type EditPlan, minSurvivors, planEdit } from "../../src/session/planner/diff.ts";
+import { type EditPlan, minSurvivors, planEdit } from "../../src/session/planner/edit-planner.ts";
 import { matchSpans } from "../../src/session/planner/match.ts";
 import type { Range } from "../../src/session/planner/range.ts";
 import type { ReusedRange } from "../../src/session/planner/reused-range.ts";
