@@ -21,9 +21,9 @@ import type { Prompt, Renderer } from "../text/render.ts";
 import { lengthOf, type Span, spanOf, tokensOf } from "../text/span.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import type { ToolCallOptions } from "../text/tool-calls.ts";
-import { Spoken } from "./answer/answer-token-cache.ts";
+import { AnswerTokenCache } from "./answer/answer-token-cache.ts";
 import { constrain } from "./answer/constraint.ts";
-import { Speech } from "./answer/output-processor.ts";
+import { OutputProcessor } from "./answer/output-processor.ts";
 import { Reply } from "./answer/reply.ts";
 import { DiskTier } from "./disk/disk-tier.ts";
 import { answerLength } from "./limits.ts";
@@ -74,7 +74,7 @@ const maxSweep = 60_000;
 
 export class LocalChat implements Chat {
   readonly #sessions: Sessions;
-  readonly #spoken = new Spoken();
+  readonly #spoken = new AnswerTokenCache();
   readonly #grammars: Grammars;
   #noCall: NoToolCallMask | undefined;
   readonly #sweeper: NodeJS.Timeout | undefined;
@@ -177,7 +177,7 @@ export class LocalChat implements Chat {
   /** Answers given here stand in the prompt as they were written, word for word and id for id. */
   #render(messages: readonly Message[], tools: readonly Tool[], options: RenderOptions): Prompt {
     const { tenant, addGenerationPrompt = true } = options;
-    const written = messages.map((message) => this.#spoken.asWritten(message, tenant));
+    const written = messages.map((message) => this.#spoken.originalMessage(message, tenant));
     const spoken = (text: string) => this.#spoken.idsOf(text, tenant);
     return this.options.renderer.render(written, tools, { spoken, addGenerationPrompt });
   }
@@ -204,9 +204,9 @@ export class LocalChat implements Chat {
     const maxTokens = answerLength(engine, lengthOf(wanted), options.maxTokens);
     const reply = new Reply({
       sessions: this.#sessions,
-      spoken: this.#spoken,
+      answerTokens: this.#spoken,
       engine,
-      speech: new Speech(tokenizer, {
+      output: new OutputProcessor(tokenizer, {
         stop: options.stop ?? [],
         logprobs: options.topLogprobs !== undefined,
         tools,

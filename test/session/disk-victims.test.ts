@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { Message } from "../../src/chat/chat.ts";
 import { hashing } from "../support/fake-engine.ts";
 import { ask, assistant, localChat, long, system, user } from "../support/fake-engine-chat.ts";
-import { openRealChat } from "../support/tiny-chat.ts";
+import { openTinyChat } from "../support/tiny-chat.ts";
 
 const exchange = (name: string): Message[] => [user(long(`ask ${name}`)), assistant(long(`tell ${name}`))];
 const [one, two, three] = ["one", "two", "three"].map(exchange) as Message[][];
@@ -124,7 +124,7 @@ describe("an anonymous conversation on disk", () => {
 describe("on the real engine", () => {
   it("remains are written and read as they were, and idle repair then makes the copies exact", async () => {
     const disk = { folder, bytes: 1 << 28 };
-    const real = await openRealChat("session-remains", {
+    const real = await openTinyChat("session-remains", {
       disk,
       sessionsMax: 1,
       idleRepair: true,

@@ -126,7 +126,7 @@ describe("an edit", () => {
     fc.assert(
       fc.property(edited, repair, ({ resident, wanted }, mend) => {
         const plan = planEdit(resident, wanted, { reuse: "suffix", repair: mend, exactLength: 0 });
-        for (const { startOld, count } of plan.islands) {
+        for (const { startOld, count } of plan.reused) {
           if (startOld > 0) expect(count).toBeGreaterThanOrEqual(minSurvivors);
         }
       }),
@@ -159,13 +159,13 @@ describe("an edit", () => {
             expect(sequence.tokens()).toEqual(tokensOf(next));
             expect(plan.exactLength).toBe(sequence.exactLength);
             const computed = new Set(
-              plan.islands.flatMap(({ startNew, count }) =>
+              plan.reused.flatMap(({ startNew, count }) =>
                 Array.from({ length: count }, (_, at) => startNew + at),
               ),
             );
             const stale = [...computed].filter((place) => place >= sequence.exactLength);
             expect(plan.stale).toBe(stale.length);
-            const moved = movedCells(tokensOf(resident), tokensOf(next), plan.islands, relocated);
+            const moved = movedCells(tokensOf(resident), tokensOf(next), plan.reused, relocated);
             const beyond = moved.filter((place) => place >= sequence.exactLength);
             expect(plan.relocatedRanges.flatMap(({ start, end }) => placesIn(start, end))).toEqual(beyond);
             relocated = plan.relocatedRanges;

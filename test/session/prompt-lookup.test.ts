@@ -6,18 +6,18 @@ import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { ChatRequest, Message } from "../../src/chat/chat.ts";
 import { ask, long, system, user } from "../support/fake-engine-chat.ts";
-import { openRealChat, type RealChat } from "../support/tiny-chat.ts";
+import { openTinyChat, type TinyChat } from "../support/tiny-chat.ts";
 
 const messages = [system, user(long("a")), user(long("a"))];
 /** The random model alone repeats nothing: fond of its own words it goes in circles. */
 const fond = { frequencyPenalty: -0.6, maxTokens: 60, reuse: "prefix" as const };
 const seeded = { ...fond, temperature: 0.6, topK: 20, seed: 4 };
 
-let real: RealChat;
+let real: TinyChat;
 let folder: string;
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "pocket-lookup-"));
-  real = await openRealChat("session-lookup", { disk: { folder, bytes: 1 << 28 }, sessionsMax: 4 });
+  real = await openTinyChat("session-lookup", { disk: { folder, bytes: 1 << 28 }, sessionsMax: 4 });
 });
 afterEach(() => {
   real.runner.check();

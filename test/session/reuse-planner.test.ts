@@ -207,18 +207,18 @@ describe("the plan of an adoption", () => {
         if (repair === "none") expect(plan.cut).toBe(plan.dropped);
         expect(plan.kept + plan.relocated + plan.computed).toBe(lengthOf(wanted));
         expect(plan.computed).toBeGreaterThan(0);
-        expect(plan.islands.reduce((sum, { count }) => sum + count, 0)).toBe(plan.kept + plan.relocated);
+        expect(plan.reused.reduce((sum, { count }) => sum + count, 0)).toBe(plan.kept + plan.relocated);
         let sequence = held;
-        if (plan.adoption) {
+        if (plan.reusePlan) {
           adoptions++;
-          sequence = held.fork(plan.adoption.kept);
-          for (const { source, start, end } of plan.adoption.runs) {
+          sequence = held.fork(plan.reusePlan.kept);
+          for (const { source, start, end } of plan.reusePlan.runs) {
             if (source >= 0) expect(end - start).toBeGreaterThanOrEqual(minAdopted - 1);
             sequence.adopt(source < 0 ? held : sources[source]!.sequence, start, end);
           }
-          const { spans: assembled, relocated } = contentOf(plan.adoption, wanted, []);
+          const { spans: assembled, relocated } = contentOf(plan.reusePlan, wanted, []);
           expect(sequence.tokens()).toEqual(tokensOf(assembled));
-          const behind = { start: plan.adoption.kept, end: sequence.length };
+          const behind = { start: plan.reusePlan.kept, end: sequence.length };
           expect(countOf(relocated)).toBe(behind.end - behind.start);
         }
         const before = engine.tokensComputed;

@@ -9,13 +9,13 @@ import { Compressor } from "../../src/context/compressor.ts";
 import { Conversation } from "../../src/context/conversation.ts";
 import { expandBlock } from "../../src/context/expand.ts";
 import { ask, assistant, long, system, user } from "../support/fake-engine-chat.ts";
-import { openRealChat, type RealChat } from "../support/tiny-chat.ts";
+import { openTinyChat, type TinyChat } from "../support/tiny-chat.ts";
 
-let real: RealChat;
-let eager: RealChat;
+let real: TinyChat;
+let eager: TinyChat;
 beforeAll(async () => {
-  real = await openRealChat("session-adoption", { sessionsMax: 16 });
-  eager = await openRealChat("session-adoption-eager", { idleRepair: true, idleDelayMs: 0 });
+  real = await openTinyChat("session-adoption", { sessionsMax: 16 });
+  eager = await openTinyChat("session-adoption-eager", { idleRepair: true, idleDelayMs: 0 });
 });
 afterEach(() => {
   for (const { chat, engine, runner } of [real, eager]) {
@@ -35,7 +35,7 @@ const exchange = (name: string): Message[] => [
 ];
 
 /** Tokens of messages in the middle of a prompt. */
-function tokensOf({ chat }: RealChat, messages: readonly Message[]): number {
+function tokensOf({ chat }: TinyChat, messages: readonly Message[]): number {
   const count = (all: readonly Message[]) =>
     chat.applyTemplate(all, [], { addGenerationPrompt: false }).tokens.length;
   return count([system, ...messages]) - count([system]);
@@ -147,7 +147,7 @@ describe("on the real engine", () => {
   });
 
   it("two conversations in a pool for one and a half are served or refused, and nothing is lost or mixed up", async () => {
-    const small = await openRealChat("session-adoption-small", {
+    const small = await openTinyChat("session-adoption-small", {
       pages: 190,
       idleRepair: true,
       idleDelayMs: 0,

@@ -8,17 +8,17 @@ import type { ChatRequest, Message } from "../../src/chat/chat.ts";
 import { PocketError } from "../../src/errors.ts";
 import type { LocalChat } from "../../src/session/local-chat.ts";
 import { ask, compacted, history, long, system, user } from "../support/fake-engine-chat.ts";
-import { openRealChat, type RealChat } from "../support/tiny-chat.ts";
+import { openTinyChat, type TinyChat } from "../support/tiny-chat.ts";
 
 const scored = { maxTokens: 8, topLogprobs: 5 };
 
 let folder: string;
 let lines: string[];
-let real: RealChat;
+let real: TinyChat;
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "pocket-real-"));
   lines = [];
-  real = await openRealChat("session-real", {
+  real = await openTinyChat("session-real", {
     idleRepair: true,
     idleDelayMs: 0,
     disk: { folder, bytes: 1 << 30 },
@@ -153,7 +153,7 @@ describe("on real cells", () => {
 describe("a small pool under many clients", () => {
   it("serves everybody or says CACHE_FULL, with the answers of an idle server, and gets every page back", async () => {
     const disk = mkdtempSync(join(tmpdir(), "pocket-small-"));
-    const small = await openRealChat("session-small", {
+    const small = await openTinyChat("session-small", {
       pages: 110,
       idleRepair: true,
       idleDelayMs: 0,

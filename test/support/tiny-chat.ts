@@ -13,7 +13,7 @@ import { ChatTemplate } from "../../src/text/template.ts";
 import { Tokenizer } from "../../src/text/tokenizer.ts";
 import { ensureTinyModel } from "./tiny-model.ts";
 
-export interface RealChat {
+export interface TinyChat {
   readonly engine: Engine;
   readonly runner: Runner;
   readonly chat: LocalChat;
@@ -21,10 +21,10 @@ export interface RealChat {
 }
 
 /** Model folders are per name: test files may run at the same time. */
-export async function openRealChat(
+export async function openTinyChat(
   name: string,
   options: Partial<LocalChatOptions> & { readonly pages?: number } = {},
-): Promise<RealChat> {
+): Promise<TinyChat> {
   const root = packageRoot();
   const folder = await ensureTinyModel(join(root, "build", "tiny", name), { context: 8192 });
   const { digest, shapes, rope, graphs, tokens } = readManifest(folder);

@@ -10,7 +10,7 @@ const answersMax = 4096;
 /** Characters of text plus four bytes per id. */
 const bytesMax = 32 * 1024 * 1024;
 
-export class Spoken {
+export class AnswerTokenCache {
   readonly #answers = new Lru<Int32Array>(bytesMax, answersMax);
   /** Texts of answers with tool calls, by what a client sends back. */
   readonly #texts = new Lru<string>(bytesMax, answersMax);
@@ -36,7 +36,7 @@ export class Spoken {
   }
 
   /** The message as the model wrote it, its calls in the content, where it was written here and the ids are known. */
-  asWritten(message: Message, tenant?: string): Message {
+  originalMessage(message: Message, tenant?: string): Message {
     const { role, content, toolCalls = [], ...others } = message;
     if (role !== "assistant" || toolCalls.length === 0) return message;
     const text = this.#texts.get(keyOf(spellingOf(content, toolCalls), tenant));

@@ -9,7 +9,7 @@ import type { GrammarPlan } from "../../text/xgrammar.ts";
 
 type Constraints = Pick<ChatRequest, "tools" | "toolChoice" | "callable" | "parallelToolCalls" | "format">;
 
-export interface Constrained {
+export interface AnswerConstraint {
   /** To be disposed by the caller. Absent: the answer is free. */
   readonly grammar?: Grammar;
   /** What was asked for and is not enforced, a sentence each. */
@@ -19,7 +19,7 @@ export interface Constrained {
 const anyObject = JSON.stringify({ type: "object" });
 
 /** Throws BAD_SCHEMA with the field at fault, and BAD_REQUEST for a choice of no tool. */
-export async function constrain(grammars: Grammars, request: Constraints): Promise<Constrained> {
+export async function constrain(grammars: Grammars, request: Constraints): Promise<AnswerConstraint> {
   const { tools = [], toolChoice = "auto", format } = request;
   const callable = toolChoice === "none" ? [] : callableOf(tools, request);
   const isForced = toolChoice !== "auto";

@@ -8,12 +8,12 @@ import { Detokenizer } from "../../text/detokenizer.ts";
 import { StopStrings } from "../../text/stop-strings.ts";
 import type { Tokenizer } from "../../text/tokenizer.ts";
 import { type AnswerPart, type ToolCallOptions, ToolCalls } from "../../text/tool-calls.ts";
-import type { Spoken } from "./answer-token-cache.ts";
+import type { AnswerTokenCache } from "./answer-token-cache.ts";
 
 export type TextDelta = Extract<ChatEvent, { type: "text-delta" }>;
 type Logprob = NonNullable<TextDelta["logprobs"]>[number];
 
-export interface SpeechOptions {
+export interface OutputOptions {
   readonly stop: readonly string[];
   /** Whether deltas carry logprobs; those of tool calls have none. */
   readonly logprobs: boolean;
@@ -29,7 +29,7 @@ interface Uttered {
   readonly logprob: Logprob | undefined;
 }
 
-export class Speech {
+export class OutputProcessor {
   readonly #decoder: Detokenizer;
   readonly #stops: StopStrings;
   readonly #calls: ToolCalls | undefined;
@@ -45,7 +45,7 @@ export class Speech {
 
   constructor(
     private readonly tokenizer: Tokenizer,
-    private readonly options: SpeechOptions,
+    private readonly options: OutputOptions,
   ) {
     this.#decoder = new Detokenizer(tokenizer);
     this.#stops = new StopStrings(options.stop);
@@ -81,7 +81,7 @@ export class Speech {
   }
 
   /** Records the ids of the text that went up, where they spell exactly that text. */
-  remember(spoken: Spoken, tenant: string | undefined): void {
+  remember(spoken: AnswerTokenCache, tenant: string | undefined): void {
     const count = this.#uttered.findLastIndex(({ end }) => end <= this.#text.length) + 1;
     const ids = this.#uttered.slice(0, count).map(({ id }) => id);
     if (this.tokenizer.decode(ids) !== this.#text) return;

@@ -8,15 +8,15 @@ import { lengthOf } from "../../text/span.ts";
 import { staleTokens } from "../planner/edit-planner.ts";
 import type { CheckoutRequest } from "../residency/session-router.ts";
 import type { Lease, Sessions } from "../residency/sessions.ts";
-import type { Spoken } from "./answer-token-cache.ts";
+import type { AnswerTokenCache } from "./answer-token-cache.ts";
 import { Generation, type GenerationOptions } from "./generation.ts";
-import type { Speech } from "./output-processor.ts";
+import type { OutputProcessor } from "./output-processor.ts";
 
 export interface ReplyOptions {
   readonly sessions: Sessions;
-  readonly spoken: Spoken;
+  readonly answerTokens: AnswerTokenCache;
   readonly engine: Pick<EnginePort, "pageSize">;
-  readonly speech: Speech;
+  readonly output: OutputProcessor;
   readonly checkout: Omit<CheckoutRequest, "abort" | "signal">;
   readonly generation: GenerationOptions;
   /** The client's. */
@@ -77,12 +77,12 @@ export class Reply {
       await this.#reserve(lease);
       yield* this.#speak(tokens, lease);
       await tokens.return();
-      return staleTokens(lease.plan.islands, lease.session.sequence.exactLength);
+      return staleTokens(lease.plan.reused, lease.session.sequence.exactLength);
     } finally {
       this.#stop.abort();
       // An answer that nobody reads any more may still fail; there is nobody to tell.
       await tokens.return().catch(() => undefined);
-      this.options.speech.remember(this.options.spoken, this.options.checkout.tenant);
+      this.options.output.remember(this.options.answerTokens, this.options.checkout.tenant);
       sessions.checkin(lease, generation.end);
     }
   }
@@ -91,7 +91,7 @@ export class Reply {
     tokens: AsyncGenerator<Generated, void, undefined>,
     lease: Lease,
   ): AsyncGenerator<ChatEvent, void, undefined> {
-    const { speech, generation } = this.options;
+    const { output, generation } = this.options;
     let next = tokens.next();
     await settledWithin(next, refusalMs);
     yield {
@@ -107,17 +107,17 @@ export class Reply {
       this.#accepted += value.drafted ? 1 : 0;
       this.#rejected += value.rejected ?? 0;
       const ended = generation.stopTokens.has(value.token);
-      if (!ended) yield* speech.push(value);
-      if (ended || speech.stopped) {
+      if (!ended) yield* output.push(value);
+      if (ended || output.stopped) {
         this.#finish = "stop";
         break;
       }
       next = tokens.next();
     }
-    yield* speech.flush();
+    yield* output.flush();
     // Half a call is told from a whole one by nothing but the reason; where there was no end, that is "length".
-    if (speech.calls === "broken") this.#finish = "length";
-    else if (speech.calls === "complete" && this.#finish === "stop") this.#finish = "tool_calls";
+    if (output.calls === "broken") this.#finish = "length";
+    else if (output.calls === "complete" && this.#finish === "stop") this.#finish = "tool_calls";
   }
 
   /** Makes room before the engine has to refuse. Cut cells count as free, but for those that an undo keeps. */

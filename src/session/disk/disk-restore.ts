@@ -5,22 +5,22 @@
 import type { EnginePort } from "../../engine/job.ts";
 import { lengthOf } from "../../text/span.ts";
 import { minAdopted } from "../planner/reuse-planner.ts";
-import type { Room } from "../residency/evictor.ts";
+import type { Evictor } from "../residency/evictor.ts";
 import { keyOf, type Residents } from "../residency/residents.ts";
 import { Session } from "../residency/session.ts";
-import { type CheckoutRequest, nearest } from "../residency/session-router.ts";
-import type { DiskTier, Holding } from "./disk-tier.ts";
+import { type CheckoutRequest, bestInPlace } from "../residency/session-router.ts";
+import type { DiskTier, FileMatch } from "./disk-tier.ts";
 
 /** A file is read if it saves computing so many tokens. */
 const minRestored = 256;
 
-export class Recall {
+export class DiskRestore {
   readonly #loading = new Map<string, Promise<Session | undefined>>();
 
   constructor(
     private readonly engine: EnginePort,
     private readonly residents: Residents,
-    private readonly room: Room,
+    private readonly room: Evictor,
     private readonly disk: DiskTier,
   ) {}
 
@@ -38,10 +38,10 @@ export class Recall {
     if (id !== undefined) {
       if (this.residents.get(id, tenant)) return undefined;
       await this.disk.written({ id, tenant });
-      if (this.disk.has({ id, tenant }) > 0) return this.#load(id, tenant);
+      if (this.disk.tokensOf({ id, tenant }) > 0) return this.#load(id, tenant);
     }
     const here = this.residents.find(tenant, tokens)?.count ?? 0;
-    const match = this.disk.match(this.residents.keysOf(tenant, tokens));
+    const match = this.disk.longestPrefix(this.residents.keysOf(tenant, tokens));
     if (match && !this.residents.get(match.id, tenant)) {
       const gained = match.chunks * this.engine.pageSize - here;
       if (gained >= minRestored) return this.#load(match.id, tenant);
@@ -53,12 +53,12 @@ export class Recall {
   async #resembling(request: CheckoutRequest, exact: number): Promise<Session | undefined> {
     const { tenant, wanted, reuse } = request;
     if (reuse !== "suffix") return undefined;
-    const here = Math.max(exact, nearest(this.residents, request)?.tokens ?? 0);
+    const here = Math.max(exact, bestInPlace(this.residents, request)?.tokens ?? 0);
     const length = lengthOf(wanted);
     if (length - here < minRestored) return undefined;
-    const best = (await this.disk.holding(tenant, wanted, undefined))
+    const best = (await this.disk.filesWith(tenant, wanted, undefined))
       .filter(({ id }) => !this.residents.get(id, tenant))
-      .reduce((a: Holding | undefined, b) => (b.tokens > (a?.tokens ?? 0) ? b : a), undefined);
+      .reduce((a: FileMatch | undefined, b) => (b.tokens > (a?.tokens ?? 0) ? b : a), undefined);
     if (!best || best.tokens * 2 < length || best.tokens - here < minRestored) return undefined;
     return this.#load(best.id, tenant);
   }
@@ -67,16 +67,16 @@ export class Recall {
   async #remains(request: CheckoutRequest): Promise<void> {
     const { name, tenant, wanted } = request;
     const session =
-      name === undefined ? nearest(this.residents, request)?.session : this.residents.get(name, tenant);
+      name === undefined ? bestInPlace(this.residents, request)?.session : this.residents.get(name, tenant);
     if (!session) return;
     const held = new Set(
       this.residents.sourcesOf(session).flatMap(({ spans }) => spans.map(({ key }) => key)),
     );
     const missing = wanted.filter(({ key }) => !held.has(key));
     if (lengthOf(missing) < minAdopted) return;
-    for (const { id, tokens } of await this.disk.holding(tenant, missing, session.id)) {
+    for (const { id, tokens } of await this.disk.filesWith(tenant, missing, session.id)) {
       if (tokens < minAdopted) continue;
-      await this.room.reserve(this.disk.has({ id, tenant }), session);
+      await this.room.reserve(this.disk.tokensOf({ id, tenant }), session);
       const loaded = await this.disk.load({ id, tenant }, this.engine);
       if (!loaded) continue;
       if (this.residents.holds(session)) {
@@ -97,7 +97,7 @@ export class Recall {
   }
 
   async #read(id: string, tenant: string | undefined): Promise<Session | undefined> {
-    await this.room.reserve(this.disk.has({ id, tenant }));
+    await this.room.reserve(this.disk.tokensOf({ id, tenant }));
     const loaded = await this.disk.load({ id, tenant }, this.engine);
     if (!loaded) return undefined;
     // Somebody may have begun a session of that name meanwhile.

@@ -29,7 +29,7 @@ export interface DiskOptions {
 }
 
 /** A file, and how much of what was asked for is in it. */
-export interface Holding {
+export interface FileMatch {
   readonly id: string;
   readonly tokens: number;
 }
@@ -74,14 +74,14 @@ export class DiskTier {
   }
 
   /** Tokens of the session's file; 0: there is none. */
-  has({ id, tenant }: Omit<SessionName, "named">): number {
+  tokensOf({ id, tenant }: Omit<SessionName, "named">): number {
     const name = fileNameOf(id, saltOf(tenant));
     const file = this.#doomed.has(name) ? undefined : this.#files.get(name);
     return file ? tokensIn(file) : 0;
   }
 
   /** The file that shares most exact chunks with a prompt whose chunks have these names. */
-  match(keys: readonly string[]): { readonly id: string; readonly chunks: number } | undefined {
+  longestPrefix(keys: readonly string[]): { readonly id: string; readonly chunks: number } | undefined {
     const marks = marksOf(keys);
     let best: { readonly id: string; readonly chunks: number } | undefined;
     for (const file of this.#files.values()) {
@@ -99,11 +99,11 @@ export class DiskTier {
    * Files of the tenant that hold some of these spans, with the tokens of those: remains of the session `of`, or
    * anonymous sessions where that is undefined. Waits for those that are being written.
    */
-  async holding(
+  async filesWith(
     tenant: string | undefined,
     spans: readonly Span[],
     of: string | undefined,
-  ): Promise<Holding[]> {
+  ): Promise<FileMatch[]> {
     const salt = saltOf(tenant);
     const isMeant = (file: Sidecar) =>
       file.salt === salt && file.of === of && (of !== undefined || !file.named);
@@ -120,7 +120,7 @@ export class DiskTier {
    * Begins to write the cells before it returns, so that the caller may release them at once. Resolves, in any
    * case, when their pages are not needed any more. `keys`: names of exact chunks; `of`: see Sidecar.
    */
-  async keep(
+  async save(
     name: SessionName,
     version: Version,
     keys: readonly string[],

@@ -1,5 +1,4 @@
-// Half-open runs of cells of one sequence, as lists: ordered, disjoint, none empty. Used for the cells that an
-// edit relocated and nobody has repaired since. Pure; it knows neither tokens nor who owns the cells.
+// Half-open runs of cells of one sequence, as lists: ordered, disjoint, none empty. Pure functions.
 import { isKept, type ReusedRange } from "./reused-range.ts";
 
 export interface Range {
@@ -25,18 +24,18 @@ export function outside(ranges: readonly Range[], start: number, end: number): R
 }
 
 /**
- * Relocated cells after an edit that left `islands` standing, in new coordinates: every survivor behind the
- * edit, and in front of it those of `before`, which is in old coordinates.
+ * Relocated cells after an edit that keeps `reused`, in new coordinates: all reused cells behind the first edit, and
+ * in front of it the cells in `before` (old coordinates).
  */
-export function relocatedAfter(before: readonly Range[], islands: readonly ReusedRange[]): Range[] {
-  return islands.flatMap((island) =>
-    isKept(island)
-      ? within(before, 0, island.count)
-      : [{ start: island.startNew, end: island.startNew + island.count }],
+export function relocatedAfter(before: readonly Range[], reused: readonly ReusedRange[]): Range[] {
+  return reused.flatMap((range) =>
+    isKept(range)
+      ? within(before, 0, range.count)
+      : [{ start: range.startNew, end: range.startNew + range.count }],
   );
 }
 
-/** The parts of `ranges`, in new coordinates, that stand in one of `islands`. */
-export function standing(ranges: readonly Range[], islands: readonly ReusedRange[]): Range[] {
-  return islands.flatMap(({ startNew, count }) => within(ranges, startNew, startNew + count));
+/** The parts of `ranges` (new coordinates) that lie in one of `reused`. */
+export function withinReused(ranges: readonly Range[], reused: readonly ReusedRange[]): Range[] {
+  return reused.flatMap(({ startNew, count }) => within(ranges, startNew, startNew + count));
 }

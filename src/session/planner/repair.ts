@@ -1,39 +1,39 @@
-// Which relocated cells are computed again, at once or while nobody asks. A repair is an identity splice: the
-// range is cut and the same tokens go there. Within an edit it is enough to take the range out of the islands.
-// Assistant messages first is what was measured to help most per token (design §9). Pure.
+// Decides which relocated cells are recomputed, during an edit or while the server is idle. A repair cuts a range and
+// inserts the same tokens again; within an edit it is enough to remove the range from the reused ranges. Assistant
+// messages come first because recomputing them restores most of the output per token. Pure functions.
 import type { Repair } from "../../chat/chat.ts";
 import type { Span } from "../../text/span.ts";
 import { countOf, type Range, within } from "./range.ts";
 import { type ReusedRange, without } from "./reused-range.ts";
 
-/** `relocated` as in range.ts, in wanted tokens; no other cell is touched. */
-export function repairIslands(
-  islands: readonly ReusedRange[],
+/** `reused` without the cells that `repair` recomputes. `relocated` is in wanted tokens; no other cell is touched. */
+export function withoutRepaired(
+  reused: readonly ReusedRange[],
   relocated: readonly Range[],
   wanted: readonly Span[],
   repair: Repair,
 ): readonly ReusedRange[] {
-  if (repair === "none" || relocated.length === 0) return islands;
+  if (repair === "none" || relocated.length === 0) return reused;
   return rangesOf(relocated, wanted, repair).reduce(
     (left: readonly ReusedRange[], { start, end }) => without(left, start, end),
-    islands,
+    reused,
   );
 }
 
 /**
- * What an idle session has recomputed next, at most `most` cells; undefined: it is exact. First what is
- * relocated of assistant messages, since that brings most of the likeness back; then front to back from where
- * exact cells end, those messages once more, because their first repair looked at stale neighbours.
+ * The next cells of an idle session to recompute, at most `maxTokens`; undefined: the session is exact. Relocated
+ * cells of assistant messages come first. Then front to back from the exact length on; this recomputes the assistant
+ * messages once more, because their first repair attended to stale cells.
  */
 export function nextRepair(
   { spans, relocated, exactLength }: Repairable,
   length: number,
-  most: number,
+  maxTokens: number,
 ): Range | undefined {
   const stale = within(relocated, exactLength, length);
   const first = assistantRanges(stale, spans)[0];
   const start = first ? first.start : exactLength;
-  const end = Math.min(first ? first.end : length, start + most);
+  const end = Math.min(first ? first.end : length, start + maxTokens);
   return start < end ? { start, end } : undefined;
 }
 
@@ -58,7 +58,7 @@ function rangesOf(relocated: readonly Range[], wanted: readonly Span[], repair: 
   }
 }
 
-/** Messages of the assistant with at least one relocated token, clipped to relocated tokens. */
+/** Assistant messages with at least one relocated token, clipped to the relocated tokens. */
 function assistantRanges(relocated: readonly Range[], wanted: readonly Span[]): Range[] {
   const ranges: Range[] = [];
   let start = 0;
@@ -66,7 +66,7 @@ function assistantRanges(relocated: readonly Range[], wanted: readonly Span[]): 
     const end = start + tokens.length;
     const parts = role === "assistant" ? within(relocated, start, end) : [];
     const last = parts.at(-1);
-    // One range per message, so that "the first assistant message" is a whole one.
+    // One range per message, so that "first-assistant" recomputes a whole message.
     if (last) ranges.push({ start: parts[0]!.start, end: last.end });
     start = end;
   }

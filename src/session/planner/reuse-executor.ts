@@ -1,15 +1,15 @@
-// Cells put together from several sequences: what of one stays at its beginning, and behind it what is adopted.
-// The sequences that they come from are left as they are, so nothing is lost if the request then fails.
+// Builds the sequence of a reuse plan: a fork of the kept cells, then the adopted runs. It does not change the source
+// sequences, so nothing is lost if the request fails later.
 import type { SequencePort } from "../../engine/job.ts";
 import type { Span } from "../../text/span.ts";
-import { type Content, standingSpans } from "../residency/reconcile.ts";
+import { type Content, spansWithin } from "../residency/reconcile.ts";
 import type { Range } from "./range.ts";
-import { type Adoption, relocatedIn } from "./reuse-planner.ts";
+import { type ReusePlan, relocatedIn } from "./reuse-planner.ts";
 
-/** Throws what the engine throws; then there is no new sequence. `sources` as they were planned with. */
-export function assemble(
+/** `sources` are those that the plan was made with. Throws what the engine throws; no sequence is left then. */
+export function executeReuse(
   resident: SequencePort,
-  { kept, runs }: Adoption,
+  { kept, runs }: ReusePlan,
   sources: readonly { readonly sequence: SequencePort }[],
 ): SequencePort {
   const sequence = resident.fork(kept);
@@ -24,14 +24,14 @@ export function assemble(
   return sequence;
 }
 
-/** What the new sequence holds; `before`: relocated cells of the resident version. */
-export function contentOf(adoption: Adoption, wanted: readonly Span[], before: readonly Range[]): Content {
-  const { islands } = adoption;
-  const ranges = islands.map(({ startNew, count }) => ({ start: startNew, end: startNew + count }));
-  const relocated = relocatedIn(adoption, before).map(({ start, end }) => {
-    // A range lies in one island and moves with it.
-    const { startOld, startNew } = islands.findLast((island) => island.startNew <= start)!;
+/** What the new sequence holds. `before`: relocated cells of the resident version. */
+export function contentOf(plan: ReusePlan, wanted: readonly Span[], before: readonly Range[]): Content {
+  const { reused } = plan;
+  const ranges = reused.map(({ startNew, count }) => ({ start: startNew, end: startNew + count }));
+  const relocated = relocatedIn(plan, before).map(({ start, end }) => {
+    // Each relocated range lies in one reused range and moves with it.
+    const { startOld, startNew } = reused.findLast((range) => range.startNew <= start)!;
     return { start: start - startNew + startOld, end: end - startNew + startOld };
   });
-  return { spans: standingSpans(wanted, ranges), relocated };
+  return { spans: spansWithin(wanted, ranges), relocated };
 }

@@ -1,26 +1,26 @@
-// Survivors of an edit, and the splices between them. An island is a run of cells that stay: it is the same
-// tokens at an old and at a new place. Everything that is decided about an edit is decided by choosing
-// islands; what lies between two of them is cut, and the wanted tokens go there. Pure.
+// Ranges of cells that an edit reuses, and the splices between them. A reused range has the same tokens at an old
+// and at a new index. Choosing the reused ranges decides the whole edit: what lies between two of them is cut and
+// replaced by the wanted tokens. Pure functions.
 import type { Splice } from "../../engine/job.ts";
 
 export interface ReusedRange {
-  /** In the resident tokens. */
+  /** Index in the resident tokens. */
   readonly startOld: number;
-  /** In the wanted tokens. */
+  /** Index in the wanted tokens. */
   readonly startNew: number;
   readonly count: number;
 }
 
-/** A survivor run behind an edit shorter than this is recomputed: it costs more rotations than it saves. */
+/** Shorter runs behind an edit are recomputed: rotating them costs more than computing them. */
 export const minSurvivors = 16;
 
-/** The splices that leave exactly `islands` standing; `islands` rise in both coordinates and do not touch. */
-export function splicesOf(islands: readonly ReusedRange[], lengthOld: number, wanted: Int32Array): Splice[] {
+/** The splices that leave exactly `reused`, whose ranges rise in both coordinates and do not touch. */
+export function splicesOf(reused: readonly ReusedRange[], lengthOld: number, wanted: Int32Array): Splice[] {
   const splices: Splice[] = [];
   let endOld = 0;
   let endNew = 0;
   const end: ReusedRange = { startOld: lengthOld, startNew: wanted.length, count: 0 };
-  for (const { startOld, startNew, count } of [...islands, end]) {
+  for (const { startOld, startNew, count } of [...reused, end]) {
     if (startOld > endOld || startNew > endNew) {
       splices.push({ start: endOld, end: startOld, tokens: wanted.slice(endNew, startNew) });
     }
@@ -30,44 +30,49 @@ export function splicesOf(islands: readonly ReusedRange[], lengthOld: number, wa
   return splices;
 }
 
-/** Islands that touch on both sides become one. */
-export function merge(islands: readonly ReusedRange[]): ReusedRange[] {
+/** Tokens in all ranges. */
+export function reusedTokens(reused: readonly ReusedRange[]): number {
+  return reused.reduce((sum, { count }) => sum + count, 0);
+}
+
+/** Joins ranges that touch in both coordinates and drops empty ones. */
+export function merge(reused: readonly ReusedRange[]): ReusedRange[] {
   const merged: ReusedRange[] = [];
-  for (const island of islands) {
+  for (const range of reused) {
     const last = merged.at(-1);
     const touches =
       last &&
-      last.startOld + last.count === island.startOld &&
-      last.startNew + last.count === island.startNew;
-    if (touches) merged[merged.length - 1] = { ...last, count: last.count + island.count };
-    else if (island.count > 0) merged.push(island);
+      last.startOld + last.count === range.startOld &&
+      last.startNew + last.count === range.startNew;
+    if (touches) merged[merged.length - 1] = { ...last, count: last.count + range.count };
+    else if (range.count > 0) merged.push(range);
   }
   return merged;
 }
 
-/** What is left of the islands outside [start, end) of the wanted tokens. */
-export function without(islands: readonly ReusedRange[], start: number, end: number): ReusedRange[] {
-  return islands.flatMap((island) =>
-    [clip(island, 0, start), clip(island, end, Number.POSITIVE_INFINITY)].flat(),
+/** The parts outside [start, end) of the wanted tokens. */
+export function without(reused: readonly ReusedRange[], start: number, end: number): ReusedRange[] {
+  return reused.flatMap((range) =>
+    [clip(range, 0, start), clip(range, end, Number.POSITIVE_INFINITY)].flat(),
   );
 }
 
-/** The part of an island inside [start, end) of the wanted tokens: one island or none. */
-export function clip(island: ReusedRange, start: number, end: number): ReusedRange[] {
-  const from = Math.max(start, island.startNew);
-  const to = Math.min(end, island.startNew + island.count);
+/** The part inside [start, end) of the wanted tokens: one range or none. */
+export function clip(range: ReusedRange, start: number, end: number): ReusedRange[] {
+  const from = Math.max(start, range.startNew);
+  const to = Math.min(end, range.startNew + range.count);
   if (from >= to) return [];
-  return [{ startOld: island.startOld + from - island.startNew, startNew: from, count: to - from }];
+  return [{ startOld: range.startOld + from - range.startNew, startNew: from, count: to - from }];
 }
 
-/** The first island, if it stands where it stood at the very front: nothing in front of it changed. */
-export function isKept(island: ReusedRange): boolean {
-  return island.startOld === 0 && island.startNew === 0;
+/** Whether it is the range at the very front, with nothing changed before it. Only such cells can be exact. */
+export function isKept(range: ReusedRange): boolean {
+  return range.startOld === 0 && range.startNew === 0;
 }
 
 /**
- * The exact length after an edit (design §9): an edit inside the exact cells moves it to the end of the text
- * inserted there, since what follows saw other text; an edit behind them leaves it. In new coordinates.
+ * The exact length after an edit, in new coordinates. An edit inside the exact cells sets it to the end of the first
+ * inserted text, because later cells attended to the old text. An edit behind the exact cells does not change it.
  */
 export function exactAfter(splices: readonly Splice[], exactLength: number): number {
   const first = splices[0];

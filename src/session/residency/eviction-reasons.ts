@@ -2,7 +2,7 @@
 // is forgotten costs a sentence.
 const gravesMax = 1000;
 
-export class Graves {
+export class EvictionReasons {
   readonly #reasons = new Map<string, string>();
 
   /** `why` follows the session's name, as in "had gone to make room". */

@@ -4,14 +4,14 @@
 import { randomUUID } from "node:crypto";
 import type { EnginePort } from "../../engine/job.ts";
 import type { DiskTier } from "../disk/disk-tier.ts";
-import type { Graves } from "./eviction-reasons.ts";
+import type { EvictionReasons } from "./eviction-reasons.ts";
 import { keyOf, type Residents } from "./residents.ts";
 import type { Session, Version } from "./session.ts";
 
 /** Fewer tokens are computed again sooner than a file is read. */
 const minOnDisk = 64;
 
-export class Room {
+export class Evictor {
   /** Sessions let go of to make room in the pool or among each other. */
   evictions = 0;
   /** Sessions that are being written to disk, whose pages come back then. */
@@ -22,7 +22,7 @@ export class Room {
   constructor(
     private readonly engine: Pick<EnginePort, "tokensFree">,
     private readonly residents: Residents,
-    private readonly graves: Graves,
+    private readonly graves: EvictionReasons,
     private readonly disk: DiskTier | undefined,
   ) {}
 
@@ -106,13 +106,13 @@ export class Room {
 
   /** An idle session goes: its leading span stays if it is the only one, the rest to disk. */
   depart(session: Session, why: string): void {
-    for (const version of session.remains) this.#shelve(session, version);
+    for (const version of session.victims) this.#shelve(session, version);
     this.residents.remove(session);
     this.graves.set(keyOf(session.id, session.tenant), why);
     this.residents.keepLead(session);
     if (!session.saved) {
       const keys = this.residents.keysOf(session.tenant, session.exactTokens);
-      this.#write((disk) => disk.keep(session, session, keys, session.usedAt), session);
+      this.#write((disk) => disk.save(session, session, keys, session.usedAt), session);
     }
     session.release();
   }
@@ -120,7 +120,7 @@ export class Room {
   /** Remains of the session go to disk, if there is one. They stay the caller's to release. */
   #shelve({ id, named, tenant }: Session, version: Version): void {
     const name = { id: `${id} ${randomUUID()}`, named, tenant };
-    this.#write((disk) => disk.keep(name, version, [], Date.now(), id), version);
+    this.#write((disk) => disk.save(name, version, [], Date.now(), id), version);
   }
 
   #write(keep: (disk: DiskTier) => Promise<void>, { sequence }: Version): void {

@@ -1,29 +1,30 @@
-// What a session holds once a job has ended, however it ended: the old version, the whole new one with its
-// answer, the beginning of it, or the new one without the cells that were never filled. Nobody has to say which:
-// the engine tells the tokens, and the first version that has exactly these is the one. Pure.
+// Determines what a session holds after a job ended, failed or was aborted. The sequence holds the old version, the
+// new version with its answer, the beginning of it, or the new version without the cells that were never filled. The
+// engine reports the resident tokens; the first candidate with exactly these tokens is right. Pure functions.
 import { lengthOf, type Span, spanOf, tokensOf, truncate } from "../../text/span.ts";
 import type { EditPlan } from "../planner/edit-planner.ts";
-import { outside, type Range, within } from "../planner/range.ts";
+import { countOf, outside, type Range, within } from "../planner/range.ts";
+import { reusedTokens } from "../planner/reused-range.ts";
 
-/** Spans and relocated cells that belong together. */
+/** Spans, and which of their cells are relocated. */
 export interface Content {
   readonly spans: readonly Span[];
   readonly relocated: readonly Range[];
 }
 
-export interface Ended {
+export interface EndedJob {
   readonly before: Content;
   readonly wanted: readonly Span[];
-  readonly plan: Pick<EditPlan, "islands" | "relocatedRanges">;
+  readonly plan: Pick<EditPlan, "reused" | "relocatedRanges">;
   /** Every token the engine reported, in order. */
   readonly generated: readonly number[];
-  /** The edit was refused, or never asked for. */
+  /** The edit was refused, or never requested. */
   readonly refused: boolean;
 }
 
-/** Undefined: the cells are none of what they can be. */
-export function contentAfter(ended: Ended, resident: Int32Array): Content | undefined {
-  const { before, wanted, plan, generated, refused } = ended;
+/** Undefined: the resident tokens match no candidate. */
+export function contentAfter(job: EndedJob, resident: Int32Array): Content | undefined {
+  const { before, wanted, plan, generated, refused } = job;
   const answered = truncate(withAnswer(wanted, generated), resident.length);
   const whole = { spans: answered, relocated: within(plan.relocatedRanges, 0, resident.length) };
   const candidates = [whole, withoutUnfilled(wanted, plan, resident.length)];
@@ -31,46 +32,43 @@ export function contentAfter(ended: Ended, resident: Int32Array): Content | unde
   return inOrder.find((content) => content && isSame(tokensOf(content.spans), resident));
 }
 
-/** The wanted tokens without the cells that were still open: gaps fill front to back, survivors stay. */
+/** The wanted tokens without the cells that were not filled. Gaps are filled front to back; survivors stay. */
 function withoutUnfilled(
   wanted: readonly Span[],
-  { islands, relocatedRanges }: Ended["plan"],
+  { reused, relocatedRanges }: EndedJob["plan"],
   length: number,
 ): Content | undefined {
-  const gaps = gapsBetween(islands, lengthOf(wanted));
-  let filled = length - islands.reduce((sum, { count }) => sum + count, 0);
+  let filled = length - reusedTokens(reused);
   if (filled < 0) return undefined;
   const missing: Range[] = [];
-  for (const { start, end } of gaps) {
+  for (const { start, end } of gapsBetween(reused, lengthOf(wanted))) {
     const from = Math.min(end, start + filled);
     filled -= from - start;
     if (from < end) missing.push({ start: from, end });
   }
-  const missingBefore = (place: number) =>
-    within(missing, 0, place).reduce((sum, { start, end }) => sum + end - start, 0);
-  const spans = standingSpans(wanted, outsideOf(missing, 0, lengthOf(wanted)));
-  // They lie in islands, where nothing is missing.
+  const spans = spansWithin(wanted, outsideOf(missing, 0, lengthOf(wanted)));
+  // Relocated ranges lie in reused ranges, where nothing is missing.
   const relocated = relocatedRanges.map((range) => {
-    const shift = missingBefore(range.start);
+    const shift = countOf(within(missing, 0, range.start));
     return { start: range.start - shift, end: range.end - shift };
   });
   return { spans, relocated };
 }
 
-/** What of the wanted spans stands in `ranges`, in wanted tokens. */
-export function standingSpans(wanted: readonly Span[], ranges: readonly Range[]): Span[] {
-  let start = 0;
-  return wanted.flatMap((span) => {
-    const from = start;
-    start += span.tokens.length;
-    const parts = within(ranges, from, start);
-    const count = parts.reduce((sum, part) => sum + part.end - part.start, 0);
+/** The parts of the spans inside `ranges`, which count tokens. */
+export function spansWithin(spans: readonly Span[], ranges: readonly Range[]): Span[] {
+  let end = 0;
+  return spans.flatMap((span) => {
+    const start = end;
+    end += span.tokens.length;
+    const parts = within(ranges, start, end);
+    const count = countOf(parts);
     if (count === 0) return [];
     if (count === span.tokens.length) return [span];
     const tokens = new Int32Array(count);
     let at = 0;
     for (const part of parts) {
-      tokens.set(span.tokens.subarray(part.start - from, part.end - from), at);
+      tokens.set(span.tokens.subarray(part.start - start, part.end - start), at);
       at += part.end - part.start;
     }
     return [spanOf(span.role, tokens)];
@@ -82,17 +80,15 @@ function outsideOf(ranges: readonly Range[], start: number, end: number): Range[
   return ranges.reduce((left: Range[], range) => outside(left, range.start, range.end), [{ start, end }]);
 }
 
-function gapsBetween(islands: EditPlan["islands"], length: number): Range[] {
-  const gaps: Range[] = [];
-  let end = 0;
-  for (const { startNew, count } of [...islands, { startNew: length, count: 0 }]) {
-    if (startNew > end) gaps.push({ start: end, end: startNew });
-    end = startNew + count;
-  }
-  return gaps;
+function gapsBetween(reused: EditPlan["reused"], length: number): Range[] {
+  return outsideOf(
+    reused.map(({ startNew, count }) => ({ start: startNew, end: startNew + count })),
+    0,
+    length,
+  );
 }
 
-/** The generation prompt and what was said after it are the assistant's message. */
+/** The spans with the generated tokens appended to the last one: generation prompt and answer are one message. */
 function withAnswer(spans: readonly Span[], generated: readonly number[]): Span[] {
   const last = spans.at(-1);
   if (!last || generated.length === 0) return [...spans];
@@ -104,5 +100,5 @@ function withAnswer(spans: readonly Span[], generated: readonly number[]): Span[
 }
 
 function isSame(a: Int32Array, b: Int32Array): boolean {
-  return a.length === b.length && a.every((token, place) => token === b[place]);
+  return a.length === b.length && a.every((token, index) => token === b[index]);
 }

@@ -6,7 +6,7 @@ import type { EnginePort } from "../../engine/job.ts";
 import { type Span, tokensOf, truncate } from "../../text/span.ts";
 import { type ChunkHash, type Found, PrefixIndex } from "./prefix-index.ts";
 import { Session, type Version } from "./session.ts";
-import { remainsOf } from "./victims.ts";
+import { victimSpans } from "./victims.ts";
 
 /** A leading span shorter than this is computed again soon enough. */
 const minPrefix = 128;
@@ -144,8 +144,8 @@ export class Residents {
   ): void {
     if (this.options.undoMax === 0) return;
     for (const version of versions) {
-      const held = new Set(session.remains.flatMap(({ spans }) => spans.map(({ key }) => key)));
-      const { spans, ranges } = remainsOf(version.spans, wanted, (key) => held.has(key));
+      const held = new Set(session.victims.flatMap(({ spans }) => spans.map(({ key }) => key)));
+      const { spans, ranges } = victimSpans(version.spans, wanted, (key) => held.has(key));
       if (ranges.length === 0) continue;
       const sequence = engine.create();
       for (const { start, end } of ranges) sequence.adopt(version.sequence, start, end);
@@ -155,7 +155,7 @@ export class Residents {
 
   addRemains(session: Session, { sequence, spans }: Source): void {
     const version = { sequence, spans, relocated: [], exactLength: 0 };
-    session.remains.push(version);
+    session.victims.push(version);
     this.#remains.set(version, session);
     if (this.#remains.size > remainsMax) this.takeOldestRemains()?.version.sequence.release();
   }
@@ -164,14 +164,14 @@ export class Residents {
   takeOldestRemains(): { readonly version: Version; readonly session: Session } | undefined {
     for (const [version, session] of this.#remains) {
       this.#remains.delete(version);
-      session.remains.splice(session.remains.indexOf(version), 1);
+      session.victims.splice(session.victims.indexOf(version), 1);
       return { version, session };
     }
     return undefined;
   }
 
   forgetRemains(session: Session): void {
-    for (const version of session.remains) this.#remains.delete(version);
+    for (const version of session.victims) this.#remains.delete(version);
     session.forgetRemains();
   }
 
@@ -192,7 +192,7 @@ export class Residents {
 
   /** The session's own cells, its version before the last edit, its remains. */
   sourcesOf(session: Session): Source[] {
-    return [session, session.previous, ...session.remains.toReversed()].flatMap((version) =>
+    return [session, session.previous, ...session.victims.toReversed()].flatMap((version) =>
       version && version.spans.length > 0 ? [{ sequence: version.sequence, spans: version.spans }] : [],
     );
   }

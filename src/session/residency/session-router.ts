@@ -29,7 +29,7 @@ export interface CheckoutRequest {
 }
 
 /** A session that serves, or cells of which a new one shares the first `count`. */
-export type Choice =
+export type Route =
   | { readonly kind: "session"; readonly session: Session }
   | { readonly kind: "fork"; readonly holder: Version; readonly count: number }
   | { readonly kind: "new" };
@@ -41,13 +41,13 @@ const maxCutInPlace = 512;
 /** A prompt waits for another one to be computed if that saves it so many tokens. */
 const minAwaited = 512;
 
-export function choose(residents: Residents, request: CheckoutRequest): Choice {
+export function routeRequest(residents: Residents, request: CheckoutRequest): Route {
   const { name, tenant, reuse, tokens } = request;
   if (request.fork) return chooseFork(residents, request);
   const named = name === undefined ? undefined : residents.get(name, tenant);
   if (named && !named.busy) return { kind: "session", session: named };
   if (reuse === "none") return { kind: "new" };
-  const best = name === undefined ? nearest(residents, request) : undefined;
+  const best = name === undefined ? bestInPlace(residents, request) : undefined;
   const found = residents.find(tenant, tokens);
   // The last token is computed in any case.
   const count = Math.min(found?.count ?? 0, tokens.length - 1);
@@ -57,7 +57,7 @@ export function choose(residents: Residents, request: CheckoutRequest): Choice {
 }
 
 /** The idle anonymous session of which most can be reused in place. */
-export function nearest(
+export function bestInPlace(
   residents: Residents,
   request: CheckoutRequest,
 ): { readonly session: Session; readonly tokens: number } | undefined {
@@ -73,7 +73,7 @@ export function nearest(
  * Whoever is named, or any anonymous session of the tenant, shares its leading cells as they are, approximate ones
  * too: what is answered is a side question of that conversation. Others share exact cells, as ever.
  */
-function chooseFork(residents: Residents, { name, tenant, reuse, tokens }: CheckoutRequest): Choice {
+function chooseFork(residents: Residents, { name, tenant, reuse, tokens }: CheckoutRequest): Route {
   if (reuse === "none") return { kind: "new" };
   // The last token is computed in any case.
   const most = tokens.length - 1;
@@ -94,7 +94,7 @@ function chooseFork(residents: Residents, { name, tenant, reuse, tokens }: Check
 }
 
 /** A session whose prompt is being computed now and will be worth waiting for. */
-export function comingFor(residents: Residents, request: CheckoutRequest): Session | undefined {
+export function sessionToAwait(residents: Residents, request: CheckoutRequest): Session | undefined {
   const { name, reuse, tenant, tokens } = request;
   const named = name === undefined ? undefined : residents.get(name, tenant);
   if (reuse === "none" || (named && !named.busy)) return undefined;
@@ -119,7 +119,7 @@ export function planFor(
  * Whether the version before the last edit is nearer to what is wanted than the resident one. What repair computes
  * again counts as had: adopted cells are not repaired at once, and the version before would win by that alone.
  */
-export function isUndone(before: EditPlan, now: EditPlan): boolean {
+export function isUndo(before: EditPlan, now: EditPlan): boolean {
   const gained = reusable(before) - reusable(now);
   return gained >= minShared || (gained >= 0 && before.stale + minShared <= now.stale);
 }
@@ -139,7 +139,7 @@ function tokensInPlace(session: Session, request: CheckoutRequest): number {
   const wish = { ...request, forget: false };
   const plan = planFor(session, wish);
   const before = session.previous && planFor(session.previous, wish);
-  const better = before && isUndone(before, plan) ? before : plan;
+  const better = before && isUndo(before, plan) ? before : plan;
   const total = plan.kept + plan.relocated + plan.computed;
   const firstSpan = session.spans[0]?.tokens.length ?? 0;
   const leads = better.kept >= minShared && better.kept + 1 >= Math.min(firstSpan, total);

@@ -37,7 +37,7 @@ export class Session implements Version, SessionName {
   /** The version before the last edit that took something away; shares its pages with this one. */
   previous: Version | undefined;
   /** Cells of spans that edits took out, oldest first; kept apart, for whoever wants those spans again. */
-  readonly remains: Version[] = [];
+  readonly victims: Version[] = [];
   /** A file on disk holds exactly these cells. */
   saved = false;
   /** Busy, but waiting for room in the pool. */
@@ -168,7 +168,7 @@ export class Session implements Version, SessionName {
   }
 
   /** While idle: other cells, put together from these and others. */
-  assembled(sequence: SequencePort, { spans, relocated }: Content): void {
+  replaceCells(sequence: SequencePort, { spans, relocated }: Content): void {
     this.held.release();
     this.held = sequence;
     this.#spans = spans;
@@ -201,7 +201,7 @@ export class Session implements Version, SessionName {
   }
 
   forgetRemains(): void {
-    for (const { sequence } of this.remains.splice(0)) sequence.release();
+    for (const { sequence } of this.victims.splice(0)) sequence.release();
   }
 
   /** Ends the job, if there is one, and gives all cells back. */

@@ -7,11 +7,11 @@ import type { EnginePort, SequencePort } from "../../engine/job.ts";
 import { pocketError } from "../../errors.ts";
 import { tokensOf, truncate } from "../../text/span.ts";
 import type { DiskTier } from "../disk/disk-tier.ts";
-import { Recall } from "../disk/disk-restore.ts";
+import { DiskRestore } from "../disk/disk-restore.ts";
 import { type EditPlan, planEdit } from "../planner/edit-planner.ts";
 import { within } from "../planner/range.ts";
 import { nextRepair } from "../planner/repair.ts";
-import { assemble, contentOf } from "../planner/reuse-executor.ts";
+import { executeReuse, contentOf } from "../planner/reuse-executor.ts";
 import {
   infoOf,
   mapOf,
@@ -20,14 +20,14 @@ import {
   type SessionStats,
   Totals,
 } from "../session-info.ts";
-import { Graves } from "./eviction-reasons.ts";
-import { Room } from "./evictor.ts";
+import { EvictionReasons } from "./eviction-reasons.ts";
+import { Evictor } from "./evictor.ts";
 import { IdleRepair } from "./idle-repair.ts";
 import type { ChunkHash } from "./prefix-index.ts";
 import { keyOf, Residents, type Source } from "./residents.ts";
 import { type JobEnd, Session } from "./session.ts";
-import { type CheckoutRequest, choose, comingFor, isUndone, nameOf, planFor } from "./session-router.ts";
-import { lastingTokens } from "./victims.ts";
+import { type CheckoutRequest, routeRequest, sessionToAwait, isUndo, nameOf, planFor } from "./session-router.ts";
+import { removedTokens } from "./victims.ts";
 
 export interface SessionsOptions {
   /** Sessions kept; more exist only while all are busy. */
@@ -58,9 +58,9 @@ export class Sessions {
   readonly #residents: Residents;
   readonly #idle: IdleRepair | undefined;
   readonly #totals = new Totals();
-  readonly #graves = new Graves();
-  readonly #room: Room;
-  readonly #recall: Recall | undefined;
+  readonly #graves = new EvictionReasons();
+  readonly #room: Evictor;
+  readonly #recall: DiskRestore | undefined;
   /** Leases that are out, and checkouts under way. */
   #active = 0;
 
@@ -70,8 +70,8 @@ export class Sessions {
   ) {
     const { undoMax = 0, disk, hash, idle, log = () => undefined } = options;
     this.#residents = new Residents({ pageSize: engine.pageSize, undoMax, hash });
-    this.#room = new Room(engine, this.#residents, this.#graves, disk);
-    this.#recall = disk && new Recall(engine, this.#residents, this.#room, disk);
+    this.#room = new Evictor(engine, this.#residents, this.#graves, disk);
+    this.#recall = disk && new DiskRestore(engine, this.#residents, this.#room, disk);
     if (!idle) return;
     this.#idle = new IdleRepair({
       engine,
@@ -120,7 +120,7 @@ export class Sessions {
     this.#idle?.pause();
     try {
       const recalled = this.#recall && (await this.#recall.find(request));
-      const coming = comingFor(this.#residents, request);
+      const coming = sessionToAwait(this.#residents, request);
       if (coming) await Promise.race([coming.filled(), aborted(request.signal)]);
       const lease = this.#begin(request, recalled);
       if (request.forget) await this.options.disk?.settled();
@@ -203,7 +203,7 @@ export class Sessions {
     const before = request.forget
       ? undefined
       : session.previous && planFor(session.previous, request, sources);
-    const undone = before !== undefined && isUndone(before, now);
+    const undone = before !== undefined && isUndo(before, now);
     const plan = undone ? before : now;
     if (undone) notes.push("The cells from before the last edit came back.");
     if (undone) this.#residents.undo(session);
@@ -212,8 +212,8 @@ export class Sessions {
     else if (undone)
       this.#residents.keepRemains(session, [session, session.previous!], request.wanted, this.engine);
     else this.#remember(session, plan, request);
-    if (plan.adoption && cells) {
-      session.assembled(cells, contentOf(plan.adoption, request.wanted, session.relocated));
+    if (plan.reusePlan && cells) {
+      session.replaceCells(cells, contentOf(plan.reusePlan, request.wanted, session.relocated));
     }
     session.begin(request.wanted, plan, request.abort);
     this.#residents.touch(session, request.tokens);
@@ -224,11 +224,11 @@ export class Sessions {
 
   #assemble(
     session: Session,
-    { adoption }: EditPlan,
+    { reusePlan }: EditPlan,
     sources: readonly Source[] = [],
   ): SequencePort | undefined {
     try {
-      return adoption && assemble(session.sequence, adoption, sources);
+      return reusePlan && executeReuse(session.sequence, reusePlan, sources);
     } catch (cause) {
       if (!this.#residents.holds(session)) session.release();
       throw cause;
@@ -243,7 +243,7 @@ export class Sessions {
   /** Keeps what the edit takes away, as far as somebody may want it back. */
   #remember(session: Session, { dropped, relocated }: EditPlan, { wanted }: CheckoutRequest): void {
     if (dropped < minUndone) return;
-    const lasting = lastingTokens(session.spans, wanted);
+    const lasting = removedTokens(session.spans, wanted);
     this.#residents.keepRemains(session, [session], wanted, this.engine);
     // What is dropped without anything moving, or because a trailer changed, is not worth more than a version
     // that is kept already.
@@ -253,7 +253,7 @@ export class Sessions {
 
   #chosen(request: CheckoutRequest, recalled: Session | undefined, notes: string[]): Session {
     const { name, tenant, wanted } = request;
-    const choice = choose(this.#residents, request);
+    const choice = routeRequest(this.#residents, request);
     const source = choice.kind === "fork" ? choice.holder : choice.kind === "session" && choice.session;
     if (recalled && source === recalled) notes.push(`${recalled.sequence.length} tokens came from disk.`);
     if (choice.kind === "session") return choice.session;

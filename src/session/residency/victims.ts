@@ -6,7 +6,7 @@ import { lengthOf, type Span } from "../../text/span.ts";
 import type { Range } from "../planner/range.ts";
 import { minAdopted } from "../planner/reuse-planner.ts";
 
-export interface Remains {
+export interface VictimSpans {
   readonly spans: readonly Span[];
   /** Cells of the resident version that they stand in. */
   readonly ranges: readonly Range[];
@@ -19,17 +19,17 @@ export interface Remains {
 const trailing = 2;
 
 /** Tokens of the spans that go, trailing ones aside. */
-export function lastingTokens(resident: readonly Span[], wanted: readonly Span[]): number {
+export function removedTokens(resident: readonly Span[], wanted: readonly Span[]): number {
   const stay = new Set(wanted.map(({ key }) => key));
   return lengthOf(resident.slice(0, -trailing).filter(({ key }) => !stay.has(key)));
 }
 
 /** The spans that go, trailing ones aside, in runs long enough to be adopted one day. */
-export function remainsOf(
+export function victimSpans(
   resident: readonly Span[],
   wanted: readonly Span[],
   isHeld: (key: string) => boolean,
-): Remains {
+): VictimSpans {
   const stay = new Set(wanted.map(({ key }) => key));
   const spans: Span[] = [];
   const ranges: Range[] = [];
