@@ -8,7 +8,7 @@ import { minAdopted } from "../planner/reuse-planner.ts";
 import type { Evictor } from "../residency/evictor.ts";
 import { keyOf, type Residents } from "../residency/residents.ts";
 import { Session } from "../residency/session.ts";
-import { type CheckoutRequest, bestInPlace } from "../residency/session-router.ts";
+import { bestInPlace, type CheckoutRequest } from "../residency/session-router.ts";
 import type { DiskTier, FileMatch } from "./disk-tier.ts";
 
 /** A file is read if it saves computing so many tokens. */

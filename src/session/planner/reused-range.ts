@@ -41,9 +41,7 @@ export function merge(reused: readonly ReusedRange[]): ReusedRange[] {
   for (const range of reused) {
     const last = merged.at(-1);
     const touches =
-      last &&
-      last.startOld + last.count === range.startOld &&
-      last.startNew + last.count === range.startNew;
+      last && last.startOld + last.count === range.startOld && last.startNew + last.count === range.startNew;
     if (touches) merged[merged.length - 1] = { ...last, count: last.count + range.count };
     else if (range.count > 0) merged.push(range);
   }

@@ -6,12 +6,12 @@ import { randomUUID } from "node:crypto";
 import type { EnginePort, SequencePort } from "../../engine/job.ts";
 import { pocketError } from "../../errors.ts";
 import { tokensOf, truncate } from "../../text/span.ts";
-import type { DiskTier } from "../disk/disk-tier.ts";
 import { DiskRestore } from "../disk/disk-restore.ts";
+import type { DiskTier } from "../disk/disk-tier.ts";
 import { type EditPlan, planEdit } from "../planner/edit-planner.ts";
 import { within } from "../planner/range.ts";
 import { nextRepair } from "../planner/repair.ts";
-import { executeReuse, contentOf } from "../planner/reuse-executor.ts";
+import { contentOf, executeReuse } from "../planner/reuse-executor.ts";
 import {
   infoOf,
   mapOf,
@@ -26,7 +26,14 @@ import { IdleRepair } from "./idle-repair.ts";
 import type { ChunkHash } from "./prefix-index.ts";
 import { keyOf, Residents, type Source } from "./residents.ts";
 import { type JobEnd, Session } from "./session.ts";
-import { type CheckoutRequest, routeRequest, sessionToAwait, isUndo, nameOf, planFor } from "./session-router.ts";
+import {
+  type CheckoutRequest,
+  isUndo,
+  nameOf,
+  planFor,
+  routeRequest,
+  sessionToAwait,
+} from "./session-router.ts";
 import { removedTokens } from "./victims.ts";
 
 export interface SessionsOptions {
