@@ -6,8 +6,8 @@ import { type GraphBuilder, graphInputs, type Stream } from "../graph/graph.ts";
 import type { StoredMatrix, StoredVector } from "../graph/weights.ts";
 import { type KeyWeights, keyScales } from "../quantisation/key-scales.ts";
 import type { TensorSource } from "../readers/tensor-source.ts";
-import type { Family } from "./families.ts";
 import type { DecoderShapes } from "./hyperparameters.ts";
+import type { Family } from "./registry.ts";
 
 export interface Linear {
   readonly weight: StoredMatrix;

@@ -2,7 +2,7 @@
 // so the results are equal bit for bit (test/models/dequantise.test.ts).
 
 import { isPlain, type PlainType, type TensorType } from "../readers/ggml.ts";
-import { blockForms, readBlocks } from "./blocks.ts";
+import { blockForms, readBlocks } from "./block-types.ts";
 import { f16Values } from "./half.ts";
 
 /** `count` values; a multiple of the type's block. A fresh array. */

@@ -7,7 +7,7 @@
 // the differences inside a block are exact, and only the offset is rounded, to a multiple of d / k. Among
 // k = 1 … 17 (8 for 5-bit codes) some multiple always comes within 1 / 18 of a step of m (Dirichlet's theorem
 // on approximation by fractions); the best is taken. Where none fits into a byte the plain rounding is used.
-import type { Blocks } from "./blocks.ts";
+import type { Blocks } from "./block-types.ts";
 import { affine8, type Requantised, requantisedBlock } from "./requantise.ts";
 
 /** `largest`: the largest code q that the type has, 15 or 31. */

@@ -8,11 +8,11 @@
 
 import type { WeightFormat } from "../manifest.ts";
 import { isPlain, type TensorType } from "../readers/ggml.ts";
-import { blockForms } from "./blocks.ts";
-import type { MatrixRole } from "./containers.ts";
+import { blockForms } from "./block-types.ts";
 import { type Convert, throughFloats } from "./dequantise.ts";
 import { fileBlocks, type PanelSource, roundedTo4, roundedTo8, widenedBlocks } from "./panel-source.ts";
 import type { PanelFormat } from "./panels.ts";
+import type { MatrixRole } from "./weight-formats.ts";
 
 export interface PanelContainer {
   readonly format: PanelFormat;

@@ -3,7 +3,7 @@
 // q8_0 or q4_1. How the kernels want them ordered is panels.ts's work.
 
 import { type BlockType, tensorLayouts } from "../readers/ggml.ts";
-import { readBlocks } from "./blocks.ts";
+import { readBlocks } from "./block-types.ts";
 import { f16Bits, f16Values } from "./half.ts";
 import { searched4, symmetric8 } from "./requantise.ts";
 

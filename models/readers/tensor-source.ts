@@ -5,8 +5,8 @@ import { basename } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { pocketError } from "../../src/errors.ts";
 import { type StoredMatrix, type StoredVector, uninterleave, type WeightsWriter } from "../graph/weights.ts";
-import type { MatrixRole } from "../quantisation/containers.ts";
 import { dequantise } from "../quantisation/dequantise.ts";
+import type { MatrixRole } from "../quantisation/weight-formats.ts";
 import type { Gguf, GgufTensor } from "./gguf.ts";
 
 export class TensorSource {

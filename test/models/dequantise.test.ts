@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { blockForms, readBlocks } from "../../models/quantisation/blocks.ts";
+import { blockForms, readBlocks } from "../../models/quantisation/block-types.ts";
 import { dequantise } from "../../models/quantisation/dequantise.ts";
 import { bf16Bits, bf16Value, f16Bits, f16Values } from "../../models/quantisation/half.ts";
 import { isPlain, type TensorType, tensorLayouts } from "../../models/readers/ggml.ts";

@@ -1,7 +1,7 @@
 // What ONNX Runtime makes of our containers: each operator that graph.ts writes, alone, against plain loops.
 import { describe, expect, it } from "vitest";
 import type { Node } from "../../models/graph/onnx.ts";
-import { readBlocks } from "../../models/quantisation/blocks.ts";
+import { readBlocks } from "../../models/quantisation/block-types.ts";
 import { dequantise } from "../../models/quantisation/dequantise.ts";
 import { f16Bits } from "../../models/quantisation/half.ts";
 import { affine8, type Requantised, searched4 } from "../../models/quantisation/requantise.ts";

@@ -14,7 +14,7 @@
 
 import type { WeightFormat } from "../manifest.ts";
 import { type BlockType, isPlain, type TensorType } from "../readers/ggml.ts";
-import { blockForms, readBlocks } from "./blocks.ts";
+import { blockForms, readBlocks } from "./block-types.ts";
 import { type Convert, throughFloats } from "./dequantise.ts";
 import { fitOffsets } from "./offset-blocks.ts";
 import { affine8, type Requantised, requantisedBlock, searched4, symmetric8 } from "./requantise.ts";
