@@ -87,18 +87,6 @@ inline KvType kvType(const std::string& wanted) {
   throw error("BAD_ARGUMENT", "kvType is f32, f16, bf16 or int8, not %s.", wanted.c_str());
 }
 
-inline Isa isa(const Napi::Value& value) {
-  const std::vector<Isa> supported = supportedIsas();
-  if (!value.IsString()) return supported.back();
-  const std::string wanted = value.As<Napi::String>().Utf8Value();
-  std::string have;
-  for (const Isa candidate : supported) {
-    if (wanted == name(candidate)) return candidate;
-    have += std::string(have.empty() ? "" : ", ") + name(candidate);
-  }
-  throw error("BAD_ARGUMENT", "This machine has the kernel sets %s, not %s.", have.c_str(), wanted.c_str());
-}
-
 inline RunnerOptions runnerOptions(const Napi::Object& from) {
   const Napi::Value model = from.Get("model");
   if (!model.IsObject()) throw Error("BAD_ARGUMENT", "model must be an object.");
@@ -118,7 +106,8 @@ inline RunnerOptions runnerOptions(const Napi::Object& from) {
     throw error("BAD_ARGUMENT", "digest has %zu bytes, more than %zu.", options.digest.size(), kDigestMax);
   }
   options.model.threads = integer(from, "threads");
-  options.model.isa = isa(from.Get("isa"));
+  const Napi::Value isa = from.Get("isa");
+  options.model.isa = isaNamed(isa.IsUndefined() ? "" : text(from, "isa"));
   options.pages = integer(from, "pages");
   options.pageSize = integer(from, "pageSize");
   options.kvType = kvType(text(from, "kvType"));

@@ -10,7 +10,6 @@
 
 #include "attention/job.h"
 #include "attention/plan.h"
-#include "cpu/amx.h"
 #include "error.h"
 
 namespace pocket {
@@ -96,12 +95,6 @@ class PagedAttention final : public Attention {
   }
 
  private:
-  // One job is not worth waking threads for.
-  static void forEach(int count, const ParallelFor& parallelFor, const std::function<void(int)>& body) {
-    if (count == 1) body(0);
-    if (count > 1) parallelFor(count, body);
-  }
-
   // Rotates the keys of some rows for their own index and writes both sides to the slots.
   void write(const Batch& batch, const AttentionInput& input, const KvLayer& layer, int firstRow) const {
     const int dim = shape_.headDim, half = dim / 2;
@@ -193,51 +186,19 @@ class PagedAttention final : public Attention {
 
 AttendFunction attendFor(Isa isa) {
   switch (isa) {
-    case Isa::kPortable: return attendPortable;
 #ifdef __x86_64__
     case Isa::kAvx2: return attendAvx2;
     case Isa::kAvx512: return attendAvx512;
     case Isa::kAvx512Bf16: return attendAvx512Bf16;
 #ifdef POCKET_AMX
     case Isa::kAmx: return attendAmx;
-#else
-    default: break;
 #endif
-#else
-    default: break;
 #endif
+    default: return attendPortable;
   }
-  return nullptr;
 }
 
 }  // namespace
-
-const char* name(Isa isa) {
-  switch (isa) {
-    case Isa::kPortable: return "portable";
-    case Isa::kAvx2: return "avx2";
-    case Isa::kAvx512: return "avx512";
-    case Isa::kAvx512Bf16: return "avx512bf16";
-    case Isa::kAmx: return "amx";
-  }
-  return "unknown";
-}
-
-std::vector<Isa> supportedIsas() {
-  std::vector<Isa> isas = {Isa::kPortable};
-#ifdef __x86_64__
-  __builtin_cpu_init();
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  if (avx2) isas.push_back(Isa::kAvx2);
-  if (avx512) isas.push_back(Isa::kAvx512);
-  const bool pairs = avx512 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
-  if (pairs) isas.push_back(Isa::kAvx512Bf16);
-  if (pairs && hasAmx()) isas.push_back(Isa::kAmx);
-#endif
-  return isas;
-}
 
 std::unique_ptr<Attention> makeAttention(const AttentionShape& shape, const KvShape& store, const Rope& rope,
                                          AttendFunction attend, int threads) {
@@ -253,9 +214,7 @@ std::unique_ptr<Attention> makeAttention(const AttentionShape& shape, const KvSh
 
 std::unique_ptr<Attention> makeAttention(const AttentionShape& shape, const KvShape& store, const Rope& rope, Isa isa,
                                          int threads) {
-  const std::vector<Isa> isas = supportedIsas();
-  if (std::find(isas.begin(), isas.end(), isa) == isas.end())
-    throw error("BAD_ARGUMENT", "this machine cannot run the %s kernel", name(isa));
+  requireSupported(isa);
   return makeAttention(shape, store, rope, attendFor(isa), threads);
 }
 

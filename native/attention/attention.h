@@ -4,25 +4,15 @@
 // (design: RoPE scores depend only on relative position). Knows neither ONNX Runtime nor N-API.
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <string>
-#include <vector>
 
-#include "cache/batch.h"
-#include "kv/store.h"
 #include "attention/rope.h"
+#include "cache/batch.h"
+#include "cpu/features.h"
+#include "cpu/parallel_for.h"
+#include "kv/store.h"
 
 namespace pocket {
-
-// Runs body(0) … body(count - 1), in any order and on any thread; returns when all are done.
-using ParallelFor = std::function<void(int count, const std::function<void(int)>& body)>;
-
-// Each has what those before it have.
-enum class Isa : uint8_t { kPortable, kAvx2, kAvx512, kAvx512Bf16, kAmx };
-const char* name(Isa isa);
-// Those this machine can run, slowest first; kPortable always. The first call may ask the system for AMX (cpu/amx.h).
-std::vector<Isa> supportedIsas();
 
 struct AttentionShape {
   int heads = 0;

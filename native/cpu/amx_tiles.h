@@ -1,4 +1,4 @@
-// AMX's tiles for linear/kernels/amx_kernel.h and attention/kernels/amx_kernel.h: each operation is one instruction. Runs only after cpu/amx.h has said
+// AMX's tiles for linear/kernels/amx_kernel.h and attention/kernels/amx_kernel.h: each operation is one instruction. Runs only after cpu/features.h has said
 // yes. Knows no layer and no layout; unnamed, because each file that uses it is compiled with flags of its own.
 //
 // The instructions are written out: gcc 12's _tile_loadconfig names only the first bytes of the configuration and its

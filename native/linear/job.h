@@ -6,7 +6,7 @@
 
 namespace pocket {
 
-enum class Isa : uint8_t;  // attention/attention.h, whose inline functions stay out of files with flags of their own
+enum class Isa : uint8_t;  // cpu/features.h, whose inline functions stay out of files with flags of their own
 
 // What a tile of rows brings for weights of some formats beside its codes, per group of 32 columns and row. Integers
 // are what a sum of products starts at, so that a constant zero point costs nothing.
@@ -89,7 +89,7 @@ struct LinearKernel {
   void (*leave)() = nullptr;
 };
 
-// The fastest for a kind of processor that this one is. linear/isa.cpp has it.
+// The fastest kernel within an instruction set that this processor has (linear/linear.cpp).
 const LinearKernel& linearKernelFor(Isa isa);
 
 extern const LinearKernel kLinearPortable;

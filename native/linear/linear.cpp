@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <functional>
 #include <vector>
 
 #include "error.h"
@@ -92,13 +91,6 @@ class BlockLinear final : public Linear {
     int tileRows;  // at most
     Activations activations;
   };
-
-  // By reference, because a function of many variables would be copied to new memory.
-  template <class Body>
-  static void forEach(int count, const ParallelFor& parallelFor, const Body& body) {
-    if (count == 1) body(0);
-    if (count > 1) parallelFor(count, std::cref(body));
-  }
 
   // --- rows of x ---
 
@@ -276,10 +268,27 @@ class BlockLinear final : public Linear {
 
 }  // namespace
 
+const LinearKernel& linearKernelFor(Isa isa) {
+  switch (isa) {
+#ifdef __x86_64__
+#ifdef POCKET_AMX
+    case Isa::kAmx: return linearKernelAmx();
+#endif
+    case Isa::kAvx512Bf16:
+    case Isa::kAvx512:
+      if (hasAvx512Vnni()) return kLinearAvx512Vnni;
+      return kLinearAvx2;
+    case Isa::kAvx2: return kLinearAvx2;
+#endif
+#ifdef __aarch64__
+    case Isa::kNeon: return kLinearNeon;
+#endif
+    default: return kLinearPortable;
+  }
+}
+
 std::unique_ptr<Linear> makeLinear(Isa isa, int threads) {
-  const std::vector<Isa> isas = supportedIsas();
-  if (std::find(isas.begin(), isas.end(), isa) == isas.end())
-    throw error("BAD_ARGUMENT", "this machine cannot run the %s kernel", name(isa));
+  requireSupported(isa);
   return makeLinear(linearKernelFor(isa), threads);
 }
 

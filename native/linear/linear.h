@@ -5,7 +5,8 @@
 
 #include <memory>
 
-#include "attention/attention.h"
+#include "cpu/features.h"
+#include "cpu/parallel_for.h"
 #include "linear/layout.h"
 
 namespace pocket {
@@ -57,8 +58,7 @@ class Linear {
 
 // `threads` is how many bodies of a ParallelFor may run at once. Throws BAD_ARGUMENT when the isa is not supported
 // here. Both AVX-512 values take the VNNI kernel where the processor has it, else the AVX2 one; kAmx multiplies many
-// rows in tiles, with the bits of the VNNI kernel; on 64-bit ARM
-// kPortable takes the dot product of bytes where the processor has it.
+// rows in tiles, with the bits of the VNNI kernel.
 std::unique_ptr<Linear> makeLinear(Isa isa, int threads);
 
 // With a kernel of the caller's, which outlives the result. For tests.

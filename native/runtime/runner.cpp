@@ -38,7 +38,7 @@ Runner::Runner(const RunnerOptions& options)
       cache_(options.pages, options.pageSize, options.model.context),
       store_(kvShape(options)),
       model_(options.model, store_),
-      sampler_(options.model.vocab),
+      sampler_(options.model.vocab, rowLoopsFor(options.model.isa)),
       sampling_(model_.parts().add("sampler")) {}
 
 void Runner::requireIdle(const char* what) const {

@@ -1,4 +1,4 @@
-// The linear kernel for x86-64 with AMX: tiles for many rows, the VNNI kernel for all else. Runs only after cpu/amx.h has
+// The linear kernel for x86-64 with AMX: tiles for many rows, the VNNI kernel for all else. Runs only after cpu/features.h has
 // said yes.
 #include "cpu/amx_tiles.h"
 #include "linear/kernels/avx512vnni.h"

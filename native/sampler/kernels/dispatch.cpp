@@ -1,4 +1,5 @@
-// Chooses the sampler kernels for the instruction sets of this processor.
+// Selects the sampler's kernels for an instruction set.
+#include "cpu/features.h"
 #include "sampler/kernels/kernels.h"
 
 namespace pocket {
@@ -9,17 +10,19 @@ extern const RowLoops kAvx2RowLoops;
 extern const RowLoops kAvx512RowLoops;
 #endif
 
-const std::vector<const RowLoops*>& supportedRowLoops() {
-  static const std::vector<const RowLoops*> supported = [] {
-    std::vector<const RowLoops*> kinds{&kPortableRowLoops};
+const RowLoops& rowLoopsFor(Isa isa) {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2")) kinds.push_back(&kAvx2RowLoops);
-    const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    if (wide) kinds.push_back(&kAvx512RowLoops);
+  if (isa >= Isa::kAvx512) return kAvx512RowLoops;
+  if (isa >= Isa::kAvx2) return kAvx2RowLoops;
 #endif
-    return kinds;
-  }();
+  static_cast<void>(isa);
+  return kPortableRowLoops;
+}
+
+std::vector<const RowLoops*> supportedRowLoops() {
+  std::vector<const RowLoops*> supported;
+  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512})
+    if (supports(isa)) supported.push_back(&rowLoopsFor(isa));
   return supported;
 }
 

@@ -8,6 +8,8 @@
 
 namespace pocket {
 
+enum class Isa : uint8_t;  // cpu/features.h, whose inline functions stay out of files with flags of their own
+
 // Rows are walked in blocks; per-block results have one value for each begun block of kRowBlock.
 inline constexpr int32_t kRowBlock = 256;
 inline constexpr int32_t rowBlocks(int32_t count) { return (count + kRowBlock - 1) / kRowBlock; }
@@ -31,7 +33,9 @@ struct RowLoops {
   void (*masses)(const float* weights, int32_t count, const float* bars, double* overBars);
 };
 
-// The kinds that this machine has, the fastest last. Never empty.
-const std::vector<const RowLoops*>& supportedRowLoops();
+// The fastest within an instruction set that this machine has.
+const RowLoops& rowLoopsFor(Isa isa);
+// All that this machine can run, the fastest last. Never empty. For tests and benches.
+std::vector<const RowLoops*> supportedRowLoops();
 
 }  // namespace pocket
