@@ -9,7 +9,7 @@ import type { Conversation } from "../context/conversation.ts";
 import { PocketError } from "../errors.ts";
 import type { AgentEvent, Outcome } from "./events.ts";
 import { finalNotice, type Limits, repeatedCall, retryNotice, tooLarge } from "./limits.ts";
-import type { Policy, Turn } from "./policy.ts";
+import type { Policy, Turn } from "./policies/policy.ts";
 import { type AgentTool, runTool } from "./tool.ts";
 import { type Caller, emptyTally, type Tally, tallied } from "./usage.ts";
 

@@ -12,7 +12,7 @@ import { CacheSimulator } from "./cache-simulator.ts";
 import type { CostModel, PromptCost } from "./cost-model.ts";
 import { limitsOf } from "./limits.ts";
 import { AgentLoop } from "./loop.ts";
-import type { Policy } from "./policy.ts";
+import type { Policy } from "./policies/policy.ts";
 import { isContextCall, type Recording, type Step, withoutContextCalls } from "./recording.ts";
 import { emptyReport, type RunReport, reported } from "./report.ts";
 import { instructionsOf, policyOf, type RunOptions } from "./run-options.ts";

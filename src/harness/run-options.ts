@@ -4,11 +4,11 @@ import { z } from "zod";
 import type { AnswerOptions, Message } from "../chat/chat.ts";
 import type { RunInfo } from "../context/store.ts";
 import { pocketError } from "../errors.ts";
-import { forced } from "./forced-policy.ts";
-import { nudged } from "./nudge.ts";
-import { pocketContext } from "./pocket-context.ts";
-import type { Policy } from "./policy.ts";
-import { react } from "./react.ts";
+import { forced } from "./policies/forced-policy.ts";
+import { nudged } from "./policies/nudge.ts";
+import { pocketContext } from "./policies/pocket-context.ts";
+import type { Policy } from "./policies/policy.ts";
+import { react } from "./policies/react.ts";
 
 export const harnessNames = ["pca", "react"] as const;
 

@@ -4,8 +4,8 @@ import { pocketError } from "../../src/errors.ts";
 import type { AgentEvent } from "../../src/harness/events.ts";
 import { finalNotice, limitsOf } from "../../src/harness/limits.ts";
 import { AgentLoop, type AgentOptions } from "../../src/harness/loop.ts";
-import { pocketContext } from "../../src/harness/pocket-context.ts";
-import { react } from "../../src/harness/react.ts";
+import { pocketContext } from "../../src/harness/policies/pocket-context.ts";
+import { react } from "../../src/harness/policies/react.ts";
 import type { AgentTool } from "../../src/harness/tool.ts";
 import { conversationOf, type Line, type Script, ScriptedChat } from "../support/fake-chat.ts";
 

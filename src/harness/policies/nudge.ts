@@ -2,7 +2,7 @@
 // on it is, and the first time it asks the agent to compact; after a compaction it may ask again. This is ours and not
 // the article's, whose agent sees the catalog always and decides alone. It is off unless a run asks for it and named
 // in the numbers: small models take a catalog behind every request for their task, and seldom compact by themselves.
-import { catalogOf } from "../context/catalog.ts";
+import { catalogOf } from "../../context/catalog.ts";
 import type { Policy } from "./policy.ts";
 
 export interface NudgeOptions {

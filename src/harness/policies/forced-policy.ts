@@ -4,12 +4,12 @@
 // `finish` ends the task. The calls made stand behind each request, since compactions take them out of sight. This is
 // ours and not the article's, whose agent decides alone; it is off unless a run asks for it, and named in the numbers.
 
-import type { Callable, Message, Tool, ToolCall } from "../chat/chat.ts";
-import type { BlockId, Original } from "../context/block.ts";
-import { catalogOf } from "../context/catalog.ts";
-import type { Conversation } from "../context/conversation.ts";
-import type { History } from "../context/history.ts";
-import { compactTool, expandTool, readArguments } from "../context/tools.ts";
+import type { Callable, Message, Tool, ToolCall } from "../../chat/chat.ts";
+import type { BlockId, Original } from "../../context/block.ts";
+import { catalogOf } from "../../context/catalog.ts";
+import type { Conversation } from "../../context/conversation.ts";
+import type { History } from "../../context/history.ts";
+import { compactTool, expandTool, readArguments } from "../../context/tools.ts";
 import type { NudgeOptions } from "./nudge.ts";
 import { compact } from "./pocket-context.ts";
 import type { Policy, Steering, Turn } from "./policy.ts";

@@ -1,6 +1,6 @@
 // ReAct (Yao et al. 2022, arXiv 2210.03629): every message is kept, nothing is ever taken out, and the run ends
 // when the window is full. The measure for the others.
-import { PocketError } from "../errors.ts";
+import { PocketError } from "../../errors.ts";
 import type { Policy } from "./policy.ts";
 
 export const react: Policy = {

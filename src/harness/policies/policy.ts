@@ -1,10 +1,10 @@
 // What makes one harness differ from another on the same loop: the tools by which the agent manages its
 // context, what it is told about them, what stands behind the conversation in each request. Plain objects; the
 // limits, the workspace tools and the forced final answer are the loop's and the same for all.
-import type { AnswerOptions, Chat, ChatRequest, Message, Tool, ToolCall } from "../chat/chat.ts";
-import type { Conversation } from "../context/conversation.ts";
-import type { AgentEvent } from "./events.ts";
-import type { Fresh } from "./tool.ts";
+import type { AnswerOptions, Chat, ChatRequest, Message, Tool, ToolCall } from "../../chat/chat.ts";
+import type { Conversation } from "../../context/conversation.ts";
+import type { AgentEvent } from "../events.ts";
+import type { Fresh } from "../tool.ts";
 
 export interface Turn {
   readonly conversation: Conversation;

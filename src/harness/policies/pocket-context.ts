@@ -1,12 +1,12 @@
 // The Pocket Context Agent (Yu 2026): the agent sees a catalog of its blocks behind every request, compacts what
 // it likes when it likes, and gets originals back by their tag. It is never nudged or forced to compact.
 
-import type { ToolCall } from "../chat/chat.ts";
-import { catalogMessage } from "../context/catalog.ts";
-import { compactBlock } from "../context/compact.ts";
-import { Compressor } from "../context/compressor.ts";
-import { expandBlock } from "../context/expand.ts";
-import { compactTool, expandTool } from "../context/tools.ts";
+import type { ToolCall } from "../../chat/chat.ts";
+import { catalogMessage } from "../../context/catalog.ts";
+import { compactBlock } from "../../context/compact.ts";
+import { Compressor } from "../../context/compressor.ts";
+import { expandBlock } from "../../context/expand.ts";
+import { compactTool, expandTool } from "../../context/tools.ts";
 import type { CallResult, Policy, Turn } from "./policy.ts";
 
 export const pocketContext: Policy = {
