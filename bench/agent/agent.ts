@@ -10,7 +10,7 @@ import { exportRun } from "../../src/context/export.ts";
 import { checkStore } from "../../src/context/integrity-check.ts";
 import { Store } from "../../src/context/store.ts";
 import type { AgentEvent } from "../../src/harness/events.ts";
-import { emptyReport, type RunReport, reported } from "../../src/harness/report.ts";
+import { addEvent, emptyReport, type RunReport } from "../../src/harness/report.ts";
 import { beginRun, driveRun } from "../../src/harness/run.ts";
 import { openToolset } from "../../src/harness/tools/toolset.ts";
 import { thisMachine } from "../support/machine.ts";
@@ -104,7 +104,7 @@ class Table {
   }
 
   add(event: AgentEvent): void {
-    this.report = reported(this.report, event);
+    this.report = addEvent(this.report, event);
     if (event.type === "turn-started") this.#calls = [];
     if (event.type === "tool-called") this.#calls.push(`${event.call.name} ${event.call.arguments}`);
     if (event.type === "tool-returned" && event.text.startsWith("Nothing was")) this.refused++;
@@ -121,7 +121,7 @@ class Table {
   }
 
   #row(): void {
-    const { turns, tally, compression } = this.report;
+    const { turns, usage, compression } = this.report;
     const turn = turns.at(-1);
     // An answer that came in a call is an exchange of its own, and no turn.
     if (!turn || turn.turn === this.#shown) return;
@@ -135,7 +135,7 @@ class Table {
       turn: turn.turn,
       does: what.length > 70 ? `${what.slice(0, 69)}…` : what,
       input,
-      peak: tally.peakInput,
+      peak: usage.peakInput,
       kept,
       relocated,
       computed,
@@ -160,14 +160,14 @@ interface Ending {
 }
 
 function sums(report: RunReport, { outcome, damages, stations, text, table }: Ending): string[] {
-  const { turns, compactions, expands, tally, computed, prefixOnly } = report;
+  const { turns, compactions, expands, usage, computed, prefixOnly } = report;
   const right = rightOnes(stations, text);
-  const seconds = (tally.agent.ms + tally.compressor.ms) / 1000;
+  const seconds = (usage.agent.ms + usage.compressor.ms) / 1000;
   return [
     `outcome ${outcome}; ${turns.length} turns; ${compactions.length} compactions, ${table.refused} refused; ${expands} expands`,
-    `peak input ${tally.peakInput} tokens; all prompts together ${tally.agent.promptTokens + tally.compressor.promptTokens}`,
-    `computed ${computed} prompt tokens; prefix reuse alone ${prefixOnly}; of it by the compressor ${tally.compressor.computed}`,
-    `generated ${tally.agent.completionTokens + tally.compressor.completionTokens} tokens; ${seconds.toFixed(0)} s in answers`,
+    `peak input ${usage.peakInput} tokens; all prompts together ${usage.agent.promptTokens + usage.compressor.promptTokens}`,
+    `computed ${computed} prompt tokens; prefix reuse alone ${prefixOnly}; of it by the compressor ${usage.compressor.computed}`,
+    `generated ${usage.agent.completionTokens + usage.compressor.completionTokens} tokens; ${seconds.toFixed(0)} s in answers`,
     `right codes ${right.length} of ${stations.length}: ${right.join(", ")}`,
     `damages in the store: ${damages}`,
   ];

@@ -9,7 +9,7 @@ import { packageRoot } from "../../src/cli/package-root.ts";
 import type { CountTokens } from "../../src/context/block.ts";
 import { ChatCostModel, type CostModel, type PromptCost } from "../../src/harness/cost-model.ts";
 import { readRecording } from "../../src/harness/recording.ts";
-import { replayed } from "../../src/harness/replay.ts";
+import { replayReport } from "../../src/harness/replay.ts";
 import type { RunReport } from "../../src/harness/report.ts";
 import { Stand } from "../compaction/in-process-server.ts";
 import { thisMachine } from "../support/machine.ts";
@@ -96,7 +96,7 @@ export async function play(stand: Stand, { name, text }: Source, { name: arm, ha
   const session = `${name} ${arm}`;
   const till = new WatchingTill(new ChatCostModel(stand.chat, { reuse, repair: "none" }), count);
   stand.takeWork();
-  const report = await replayed(readRecording(name, text), harness, { count, till, session });
+  const report = await replayReport(readRecording(name, text), harness, { count, costModel: till, session });
   const { linear, attention } = stand.takeWork();
   stand.drop(session);
   const costs = report.turns.map((cost, place) => ({ ...cost, catalog: till.catalogs[place] ?? 0 }));
@@ -104,13 +104,13 @@ export async function play(stand: Stand, { name, text }: Source, { name: arm, ha
   return { ...sums, "linear GMAC": linear, "attention GMAC": attention, costs };
 }
 
-function sumsOf({ turns, compactions, expands, tally, computed, prefixOnly }: RunReport) {
-  const { agent, compressor } = tally;
+function sumsOf({ turns, compactions, expands, usage, computed, prefixOnly }: RunReport) {
+  const { agent, compressor } = usage;
   return {
     turns: turns.length,
     compactions: compactions.length,
     expands,
-    "peak input": tally.peakInput,
+    "peak input": usage.peakInput,
     input: agent.promptTokens,
     computed,
     "of it compressor": compressor.computed,
@@ -136,7 +136,7 @@ class WatchingTill implements CostModel {
     return this.till.cost(request);
   }
 
-  speak(message: Message): void {
-    this.till.speak(message);
+  addAnswer(message: Message): void {
+    this.till.addAnswer(message);
   }
 }

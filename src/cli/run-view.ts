@@ -3,9 +3,9 @@
 // is rewritten in place, elsewhere only whole lines come out.
 
 import type { ToolCall } from "../chat/chat.ts";
-import { format } from "../context/catalog.ts";
+import { formatTokens } from "../context/catalog.ts";
 import type { AgentEvent } from "../harness/events.ts";
-import { emptyReport, type RunReport, reported } from "../harness/report.ts";
+import { addEvent, emptyReport, type RunReport } from "../harness/report.ts";
 
 export interface ViewSink {
   readonly isTTY?: boolean;
@@ -37,7 +37,7 @@ export class RunView {
   }
 
   show(event: AgentEvent): void {
-    this.#report = reported(this.#report, event);
+    this.#report = addEvent(this.#report, event);
     switch (event.type) {
       case "turn-started":
         this.#used = event.used;
@@ -64,7 +64,7 @@ export class RunView {
         break;
       case "block-expanded":
         this.#line(
-          `     expanded ${event.tag} as ${event.copies.join(", ")}: +${format(event.tokens)} tokens`,
+          `     expanded ${event.tag} as ${event.copies.join(", ")}: +${formatTokens(event.tokens)} tokens`,
         );
         break;
       case "block-appended":
@@ -86,9 +86,9 @@ export class RunView {
     this.#shown = turn.turn;
     const { input, kept, relocated, computed, ms } = turn;
     const what = this.#calls.length > 0 ? this.#calls.map(callLine).join("; ") : oneLine(this.#text);
-    const cacheUsage = `kept ${format(kept)}, relocated ${format(relocated)}, computed ${format(computed)}`;
+    const cacheUsage = `kept ${formatTokens(kept)}, relocated ${formatTokens(relocated)}, computed ${formatTokens(computed)}`;
     this.#line(
-      `${bar(input / this.window)} ${String(turn.turn).padStart(3)} ${block} ${cut(what, 60)}  (in ${format(input)}: ${cacheUsage}; ${seconds(ms)})`,
+      `${bar(input / this.window)} ${String(turn.turn).padStart(3)} ${block} ${cut(what, 60)}  (in ${formatTokens(input)}: ${cacheUsage}; ${seconds(ms)})`,
     );
   }
 
@@ -96,17 +96,17 @@ export class RunView {
     const { replaced, tag, memory, tokensBefore, tokensAfter, computed, ms } =
       this.#report.compactions.at(-1)!;
     const range = replaced.length === 1 ? replaced[0] : `${replaced[0]}…${replaced.at(-1)}`;
-    const cacheUsage = `−${format(tokensBefore - tokensAfter)} tokens, recomputed ${format(computed)}, ${seconds(ms)}`;
+    const cacheUsage = `−${formatTokens(tokensBefore - tokensAfter)} tokens, recomputed ${formatTokens(computed)}, ${seconds(ms)}`;
     return `     compacted ${range} into ${memory} (${tag}): ${cacheUsage}`;
   }
 
   #end({ outcome, answer }: Extract<AgentEvent, { type: "run-finished" }>): void {
-    const { turns, compactions, expands, tally, computed, prefixOnly } = this.#report;
+    const { turns, compactions, expands, usage, computed, prefixOnly } = this.#report;
     this.#line("");
     this.#line(plain(answer) || "(no answer)");
     this.#line("");
     this.#line(
-      `${outcome}: ${turns.length} turns, ${compactions.length} compactions, ${expands} expands; peak input ${format(tally.peakInput)} tokens; computed ${format(computed)} prompt tokens, prefix reuse alone ${format(prefixOnly)}`,
+      `${outcome}: ${turns.length} turns, ${compactions.length} compactions, ${expands} expands; peak input ${formatTokens(usage.peakInput)} tokens; computed ${formatTokens(computed)} prompt tokens, prefix reuse alone ${formatTokens(prefixOnly)}`,
     );
   }
 
@@ -118,7 +118,7 @@ export class RunView {
 
   #draw(what: string): void {
     if (this.sink.isTTY !== true) return;
-    const text = `${bar(this.#used / this.window)} ${format(this.#used)} of ${format(this.window)}  ${what}`;
+    const text = `${bar(this.#used / this.window)} ${formatTokens(this.#used)} of ${formatTokens(this.window)}  ${what}`;
     this.sink.write(`\r\u001b[K${cut(text, (this.sink.columns ?? 80) - 1)}`);
     this.#isDrawn = true;
   }

@@ -5,7 +5,8 @@ import type { Repair, Reuse } from "../chat/chat.ts";
 import type { Config } from "../config/config.ts";
 import type { Run, Store } from "../context/store.ts";
 import { PocketError, pocketError } from "../errors.ts";
-import { type RunReport, readReport, reported } from "../harness/report.ts";
+import { eventToJson, reportToJson } from "../harness/event-json.ts";
+import { addEvent, type RunReport, readReport } from "../harness/report.ts";
 import { beginRun, driveRun, resumeRun } from "../harness/run.ts";
 import { harnessNames, type RunOptions, runOptionsOf } from "../harness/run-options.ts";
 import { openMcpServers, parseMcpServer } from "../harness/tools/mcp.ts";
@@ -127,11 +128,11 @@ async function drive(run: Run, { chat }: AgentHouse, watch: Watch): Promise<void
   for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, onSignal);
   try {
     const onEvent: typeof view.show = (event) => {
-      report = reported(report, event);
-      return json ? void print(event) : view.show(event);
+      report = addEvent(report, event);
+      return json ? void print(eventToJson(event)) : view.show(event);
     };
     await driveRun(run, { chat, tools, signal: controller.signal, onEvent });
-    if (json) print({ type: "report", id, ...report });
+    if (json) print({ type: "report", id, ...reportToJson(report) });
     else screen.write(`\npocket runs show ${id}\n`);
   } catch (cause) {
     if (controller.signal.aborted) process.exitCode = 130;

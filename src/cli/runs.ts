@@ -2,11 +2,12 @@
 // export's own output.
 import { readFileSync } from "node:fs";
 import type { Config } from "../config/config.ts";
-import { format } from "../context/catalog.ts";
+import { formatTokens } from "../context/catalog.ts";
 import { exportRun } from "../context/export.ts";
 import { checkStore } from "../context/integrity-check.ts";
 import type { RunInfo, Store } from "../context/store.ts";
 import { PocketError, pocketError } from "../errors.ts";
+import { reportToJson } from "../harness/event-json.ts";
 import { readRecording } from "../harness/recording.ts";
 import { type ReplayCosts, replay } from "../harness/replay.ts";
 import { readReport } from "../harness/report.ts";
@@ -35,22 +36,22 @@ export function showRun(id: string, config: Config, json: boolean, print: Print)
     const info = store.list().find((run) => run.id === id);
     if (!info) throw pocketError("RUN_NOT_FOUND", id, store.file);
     const report = readReport(store.database, id);
-    if (json) return print(JSON.stringify({ ...info, ...report }));
-    const { turns, compactions, tally, computed, prefixOnly, outcome, answer, why } = report;
+    if (json) return print(JSON.stringify({ ...info, ...reportToJson(report) }));
+    const { turns, compactions, usage, computed, prefixOnly, outcome, answer, why } = report;
     print(`${id} ${harnessOf(info)}: ${plain(info.title)}`);
     print("");
     print("turn    input     kept relocated computed prefix-only   output    time");
     const row = (numbers: readonly number[], ms: number) =>
-      numbers.map((number) => format(number).padStart(9)).join("") + seconds(ms).padStart(9);
+      numbers.map((number) => formatTokens(number).padStart(9)).join("") + seconds(ms).padStart(9);
     for (const { turn, input, kept, relocated, computed, prefixOnly, output, ms } of turns)
       print(`${String(turn).padStart(4)}${row([input, kept, relocated, computed, prefixOnly, output], ms)}`);
     for (const { tag, replaced, tokensBefore, tokensAfter, computed, ms } of compactions)
       print(
-        `${tag} of ${replaced.join(", ")}: −${format(tokensBefore - tokensAfter)} tokens, recomputed ${format(computed)}, ${seconds(ms)}`,
+        `${tag} of ${replaced.join(", ")}: −${formatTokens(tokensBefore - tokensAfter)} tokens, recomputed ${formatTokens(computed)}, ${seconds(ms)}`,
       );
     print("");
     print(
-      `peak input ${format(tally.peakInput)} tokens; computed ${format(computed)} prompt tokens, prefix reuse alone ${format(prefixOnly)}`,
+      `peak input ${formatTokens(usage.peakInput)} tokens; computed ${formatTokens(computed)} prompt tokens, prefix reuse alone ${formatTokens(prefixOnly)}`,
     );
     print(answer === undefined ? `${outcome}${why ? `: ${why}` : ""}` : `${outcome}: ${plain(answer)}`);
   });
@@ -97,11 +98,11 @@ export async function replayFile(
   print("harness  turns  compactions  peak input  computed (suffix)  computed (prefix only)");
   for (const { harness, turns, compactions, peakInput, computed, prefixOnly } of rows) {
     const numbers = [
-      format(turns).padStart(5),
-      format(compactions).padStart(11),
-      format(peakInput).padStart(10),
-      format(computed).padStart(17),
-      format(prefixOnly).padStart(22),
+      formatTokens(turns).padStart(5),
+      formatTokens(compactions).padStart(11),
+      formatTokens(peakInput).padStart(10),
+      formatTokens(computed).padStart(17),
+      formatTokens(prefixOnly).padStart(22),
     ];
     print(`${harness.padEnd(7)}  ${numbers.join("  ")}`);
   }

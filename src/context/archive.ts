@@ -59,7 +59,7 @@ export class Archive {
   }
 
   /** The tag under which a block lies that was in the history once. */
-  placeOf(block: BlockId): Tag | undefined {
+  tagOfBlock(block: BlockId): Tag | undefined {
     return this.#places.get(block);
   }
 

@@ -16,7 +16,7 @@ export interface CatalogEntry {
 }
 
 /** Tokens in use, and the window they have to stay in. */
-export interface Room {
+export interface ContextUse {
   readonly used: number;
   readonly limit: number;
 }
@@ -43,21 +43,21 @@ export function protection(blocks: readonly Block[], place: number): string | un
 }
 
 /** The trailing message. */
-export function catalogMessage(history: History, { used, limit }: Room): Message {
+export function catalogMessage(history: History, { used, limit }: ContextUse): Message {
   const entries = catalogOf(history);
-  const room = `${format(used)} of ${format(limit)} tokens are in use (${Math.round((100 * used) / limit)} %).`;
+  const room = `${formatTokens(used)} of ${formatTokens(limit)} tokens are in use (${Math.round((100 * used) / limit)} %).`;
   if (entries.length === 0) {
     return { role: "user", content: `[context catalog] No block can be compacted yet. ${room}` };
   }
   const rows = entries.map(
-    ({ id, kind, tokens, label }) => `${id} ${kind} ${format(tokens)} tokens: ${label}`,
+    ({ id, kind, tokens, label }) => `${id} ${kind} ${formatTokens(tokens)} tokens: ${label}`,
   );
   const head = "[context catalog] Blocks that compact_block may take, in order; the rest is protected.";
   return { role: "user", content: [head, ...rows, room].join("\n") };
 }
 
 /** `12,400`, whatever the locale of the machine. */
-export function format(tokens: number): string {
+export function formatTokens(tokens: number): string {
   return String(tokens).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 

@@ -3,7 +3,7 @@
 // before anything is changed, and told to the model as text with the numbers.
 import { isErrorCode, PocketError } from "../errors.ts";
 import { type BlockId, isBlockId, messagesOf, tokensOf } from "./block.ts";
-import { blockLabel, catalogOf, format, protection } from "./catalog.ts";
+import { blockLabel, catalogOf, formatTokens, protection } from "./catalog.ts";
 import { type Compression, type CompressionTask, type Compressor, instruction } from "./compressor.ts";
 import type { Compaction, Conversation, Range } from "./conversation.ts";
 import { fieldsOf } from "./summary-form.ts";
@@ -65,9 +65,9 @@ export async function compactBlock(json: string, options: CompactOptions): Promi
 export function selectRange({ history, archive }: Conversation, start: string, end: string): Range | Refusal {
   const places: number[] = [];
   for (const id of [start, end]) {
-    const place = isBlockId(id) ? history.placeOf(id) : -1;
+    const place = isBlockId(id) ? history.indexOf(id) : -1;
     if (place < 0) {
-      const tag = isBlockId(id) ? archive.placeOf(id) : undefined;
+      const tag = isBlockId(id) ? archive.tagOfBlock(id) : undefined;
       const why = tag
         ? `${id} was compacted into ${tag}; expand_block brings it back`
         : `there is no block '${id}'`;
@@ -118,7 +118,7 @@ function taskOf(
   const prompt = tokensOf(messages, history.count) + history.count(instruction(about));
   if (prompt + maxTokens > limit) {
     return {
-      refusal: `Nothing was compacted: the compressor would read ${format(prompt)} tokens and needs ${format(maxTokens)} for its answer; the window has ${format(limit)}. Compact a range that ends earlier first.`,
+      refusal: `Nothing was compacted: the compressor would read ${formatTokens(prompt)} tokens and needs ${formatTokens(maxTokens)} for its answer; the window has ${formatTokens(limit)}. Compact a range that ends earlier first.`,
     };
   }
   return { messages, ...about, signal };
@@ -144,7 +144,7 @@ async function compress(options: CompactOptions, task: CompressionTask): Promise
 
 function noGain(range: { start: string; end: string }, tokens: number, memoryTokens: number): Refusal {
   return {
-    refusal: `Nothing was compacted: ${range.start} to ${range.end} have ${format(tokens)} tokens and the memory would have ${format(memoryTokens)}, so nothing would be gained. Select more blocks.`,
+    refusal: `Nothing was compacted: ${range.start} to ${range.end} have ${formatTokens(tokens)} tokens and the memory would have ${formatTokens(memoryTokens)}, so nothing would be gained. Select more blocks.`,
   };
 }
 
@@ -160,5 +160,5 @@ function refused({ refusal }: Refusal, finishes: Compression["finishes"] = []): 
 
 function report({ replaced, tokens, memory }: Compaction): string {
   const range = replaced.length === 1 ? replaced[0] : `${replaced[0]} to ${replaced.at(-1)}`;
-  return `${range} (${format(tokens)} tokens) are now ${memory.id}, ${labelOf(memory.tag, memory.refs)} (${format(memory.tokens)} tokens). expand_block {"tag": "${memory.tag}"} brings the originals back.`;
+  return `${range} (${formatTokens(tokens)} tokens) are now ${memory.id}, ${labelOf(memory.tag, memory.refs)} (${formatTokens(memory.tokens)} tokens). expand_block {"tag": "${memory.tag}"} brings the originals back.`;
 }

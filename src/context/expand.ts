@@ -2,7 +2,7 @@
 // under fresh ids. The tool says what will come; the copies are appended by `apply` once the exchange that
 // called it is whole, because an exchange is never split.
 import type { Block } from "./block.ts";
-import { format } from "./catalog.ts";
+import { formatTokens } from "./catalog.ts";
 import type { Conversation } from "./conversation.ts";
 import { isTag, labelOf, type Tag } from "./tag.ts";
 import { type Refusal, readArguments, type ToolOutcome } from "./tools.ts";
@@ -44,11 +44,11 @@ export function expandBlock(json: string, options: ExpandOptions): ToolOutcome<E
   const used = conversation.history.tokens + pending;
   if (used + tokens > limit) {
     return {
-      text: `Nothing was expanded: ${tag} has ${format(tokens)} tokens, ${format(used)} of ${format(limit)} are in use or needed, so ${format(used + tokens - limit)} are missing. Compact other blocks first.`,
+      text: `Nothing was expanded: ${tag} has ${formatTokens(tokens)} tokens, ${formatTokens(used)} of ${formatTokens(limit)} are in use or needed, so ${formatTokens(used + tokens - limit)} are missing. Compact other blocks first.`,
     };
   }
   const rest = refs.length > 0 ? ` It refers to ${refs.join(", ")}, which you can expand too.` : "";
-  const text = `${tag}: ${blocks.length === 1 ? "1 block" : `${blocks.length} blocks`} (${format(tokens)} tokens) follow at the end of the context, word for word.${rest}`;
+  const text = `${tag}: ${blocks.length === 1 ? "1 block" : `${blocks.length} blocks`} (${formatTokens(tokens)} tokens) follow at the end of the context, word for word.${rest}`;
   return { text, done: { tag, refs, tokens, apply: () => conversation.expand(blocks) } };
 }
 

@@ -47,7 +47,7 @@ export class History {
   }
 
   /** Place of a block in the current order; -1 when it is not in it. */
-  placeOf(id: BlockId): number {
+  indexOf(id: BlockId): number {
     return this.#blocks.findIndex((block) => block.id === id);
   }
 

@@ -41,7 +41,7 @@ export class CacheSimulator implements CostModel {
   }
 
   /** The answer's cells, which generating it has made. */
-  speak(message: Message): void {
+  addAnswer(message: Message): void {
     this.#resident = [...this.#resident, this.#cells(message)];
   }
 

@@ -15,16 +15,16 @@ export interface PromptCost {
 export interface CostModel {
   cost(request: ChatRequest): PromptCost | Promise<PromptCost>;
   /** The answer that the recording gives to the request billed last. */
-  speak(message: Message): void;
+  addAnswer(message: Message): void;
 }
 
 /** What any request to the Chat has beside its messages: reuse, repair, tenant. */
-export type TillOptions = Omit<ChatRequest, "messages" | "tools" | "session" | "fork" | "maxTokens">;
+export type CostModelOptions = Omit<ChatRequest, "messages" | "tools" | "session" | "fork" | "maxTokens">;
 
 export class ChatCostModel implements CostModel {
   constructor(
     private readonly chat: Chat,
-    private readonly options: TillOptions = {},
+    private readonly options: CostModelOptions = {},
   ) {}
 
   /** Rejects as the Chat does. */
@@ -35,5 +35,5 @@ export class ChatCostModel implements CostModel {
     return { promptTokens, cacheUsage, promptMs };
   }
 
-  speak(): void {}
+  addAnswer(): void {}
 }

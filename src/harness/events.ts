@@ -5,7 +5,7 @@ import type { ToolCall } from "../chat/chat.ts";
 import type { Block, BlockId } from "../context/block.ts";
 import type { AnswerFinished } from "../context/collect-answer.ts";
 import type { Tag } from "../context/tag.ts";
-import type { Tally } from "./usage.ts";
+import type { Usage } from "./usage.ts";
 
 /**
  * answered: the agent ended by itself. forced: the window or the turns were spent, and it was told to answer.
@@ -50,5 +50,5 @@ export type AgentEvent =
       readonly type: "run-finished";
       readonly outcome: Outcome;
       readonly answer: string;
-      readonly tally: Tally;
+      readonly usage: Usage;
     };

@@ -2,7 +2,7 @@
 // nothing between requests. It sends no prompt-planned event: servers tell what a prompt cost when it is over.
 import type { Chat, ChatEvent, ChatRequest } from "../chat/chat.ts";
 import { errorTable, isErrorCode, PocketError, pocketError } from "../errors.ts";
-import { ChunkReader, wireRequest } from "./openai-wire.ts";
+import { ChunkReader, chatCompletionRequest } from "./openai-wire.ts";
 
 export interface HttpChatOptions {
   /** With its version: `http://127.0.0.1:8080/v1`. */
@@ -56,7 +56,7 @@ export class HttpChat implements Chat {
         "content-type": "application/json",
         ...(apiKey ? { authorization: `Bearer ${apiKey}` } : {}),
       },
-      body: JSON.stringify(wireRequest(model, isPlain ? plain(request) : request)),
+      body: JSON.stringify(chatCompletionRequest(model, isPlain ? plain(request) : request)),
       ...(request.signal ? { signal: request.signal } : {}),
     });
     if (response.ok && response.body) return response.body;

@@ -27,7 +27,7 @@ export interface LiveRunsOptions {
 }
 
 /** `workspace`: a name, no path. `window` absent: what there is. */
-export interface LiveOrder
+export interface LiveRunRequest
   extends Pick<RunOptions, "harness" | "maxTurns" | "nudge" | "force" | "tenant" | "answer" | "workspace"> {
   readonly task: string;
   readonly window?: number | undefined;
@@ -52,7 +52,7 @@ export class LiveRuns {
   constructor(readonly options: LiveRunsOptions) {}
 
   /** Throws BAD_CONFIG where there are no workspaces, ENGINE_CLOSED once it closes. */
-  begin({ workspace, window, ...order }: LiveOrder, chat: Chat): LiveRun {
+  begin({ workspace, window, ...order }: LiveRunRequest, chat: Chat): LiveRun {
     const { store, count, model, context } = this.options;
     const folder = workspace === undefined ? undefined : this.#folder(workspace, order.tenant);
     const whole = {

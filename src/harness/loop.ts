@@ -11,7 +11,7 @@ import type { AgentEvent, Outcome } from "./events.ts";
 import { finalNotice, type Limits, repeatedCall, retryNotice, tooLarge } from "./limits.ts";
 import type { Policy, Turn } from "./policies/policy.ts";
 import { type AgentTool, runTool } from "./tool.ts";
-import { type Caller, emptyTally, type Tally, tallied } from "./usage.ts";
+import { addCall, type Caller, emptyUsage, type Usage } from "./usage.ts";
 
 export interface AgentOptions {
   readonly chat: Chat;
@@ -29,13 +29,13 @@ export interface AgentOptions {
 export interface AgentResult {
   readonly outcome: Outcome;
   readonly answer: string;
-  readonly tally: Tally;
+  readonly usage: Usage;
 }
 
 export class AgentLoop {
   readonly #specs: readonly Tool[];
   readonly #signal: AbortSignal;
-  #tally: Tally = emptyTally;
+  #usage: Usage = emptyUsage;
   #turn = 0;
   /** Tokens of a prompt beyond those of its messages: tools and the template. Known after the first answer. */
   #overhead: number;
@@ -189,7 +189,7 @@ export class AgentLoop {
   }
 
   #finish(outcome: Outcome, answer: string): AgentResult {
-    const result = { outcome, answer, tally: this.#tally };
+    const result = { outcome, answer, usage: this.#usage };
     this.#emit({ type: "run-finished", ...result });
     return result;
   }
@@ -203,7 +203,7 @@ export class AgentLoop {
   }
 
   #count(caller: Caller, finish: ChatAnswer["finish"]): void {
-    this.#tally = tallied(this.#tally, caller, finish);
+    this.#usage = addCall(this.#usage, caller, finish);
   }
 
   #emit(event: AgentEvent): void {

@@ -2,7 +2,7 @@
 // from house types; chunks are read with suspicion, since any server may have sent them. No sockets here.
 import type { CacheUsage, ChatRequest, FinishReason, Message, ToolCall } from "../chat/chat.ts";
 
-export function wireRequest(model: string, request: ChatRequest): object {
+export function chatCompletionRequest(model: string, request: ChatRequest): object {
   const { messages, tools, session, reuse, repair, forget, fork, maxTokens, stop } = request;
   const pocket = given({ session, reuse, repair, forget, fork });
   return {

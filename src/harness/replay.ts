@@ -14,7 +14,7 @@ import { limitsOf } from "./limits.ts";
 import { AgentLoop } from "./loop.ts";
 import type { Policy } from "./policies/policy.ts";
 import { isContextCall, type Recording, type Step, withoutContextCalls } from "./recording.ts";
-import { emptyReport, type RunReport, reported } from "./report.ts";
+import { addEvent, emptyReport, type RunReport } from "./report.ts";
 import { instructionsOf, policyOf, type RunOptions } from "./run-options.ts";
 import type { AgentTool } from "./tool.ts";
 
@@ -39,14 +39,14 @@ export async function replay(
   harness: RunOptions["harness"],
   count: CountTokens,
 ): Promise<ReplayCosts> {
-  const report = await replayed(recording, harness, { count, till: new CacheSimulator(count) });
-  const { turns, compactions, expands, tally, computed, prefixOnly } = report;
+  const report = await replayReport(recording, harness, { count, costModel: new CacheSimulator(count) });
+  const { turns, compactions, expands, usage, computed, prefixOnly } = report;
   return {
     harness,
     turns: turns.length,
     compactions: compactions.length,
     expands,
-    peakInput: tally.peakInput,
+    peakInput: usage.peakInput,
     computed,
     prefixOnly,
   };
@@ -54,21 +54,21 @@ export async function replay(
 
 export interface ReplayOptions {
   readonly count: CountTokens;
-  readonly till: CostModel;
+  readonly costModel: CostModel;
   /** Of the requests that the till sees. Default: "replay". */
   readonly session?: string;
 }
 
 /** Turn by turn, priced by any till. Throws BAD_RECORDING for a recording whose calls have no results. */
-export async function replayed(
+export async function replayReport(
   recording: Recording,
   harness: RunOptions["harness"],
-  { count, till, session = "replay" }: ReplayOptions,
+  { count, costModel, session = "replay" }: ReplayOptions,
 ): Promise<RunReport> {
   const plain = policyOf({ harness });
   const steps = plain.tools.length > 0 ? recording.steps : recording.steps.flatMap(plainStep);
   const conversation = new Conversation({ instructions: instructionsOf(plain), count });
-  const chat = new ReplayChat(recording, till);
+  const chat = new ReplayChat(recording, costModel);
   const policy: Policy = { ...plain, call: (call, turn) => plain.call(chat.expect(call), turn) };
   const tools = toolsOf(steps, recording);
   let report: RunReport = emptyReport;
@@ -78,8 +78,8 @@ export async function replayed(
     if (turns.length === 0) continue;
     chat.begin(turns);
     const limits = limitsOf(window, { maxTurns: turns.length + 2, answerTokens: 4096 });
-    const onEvent = (event: Parameters<typeof reported>[1]) => {
-      report = reported(report, event);
+    const onEvent = (event: Parameters<typeof addEvent>[1]) => {
+      report = addEvent(report, event);
     };
     await new AgentLoop({ chat, policy, conversation, tools, limits, answer: { session }, onEvent }).run();
   }
@@ -118,7 +118,7 @@ class ReplayChat implements Chat {
     yield { type: "prompt-planned", ...cost };
     yield { type: "text-delta", text: message ? message.content : this.#summary };
     for (const call of message?.toolCalls ?? []) yield { type: "tool-call", call };
-    if (message) this.till.speak(message);
+    if (message) this.till.addAnswer(message);
     const reason = message?.toolCalls ? "tool_calls" : "stop";
     yield { type: "answer-finished", reason, ...cost, completionTokens: 0, promptMs, generateMs: 0 };
   }

@@ -3,8 +3,9 @@
 import type { Database } from "better-sqlite3";
 import type { AnswerFinished } from "../context/collect-answer.ts";
 import { exportRun } from "../context/export.ts";
+import { eventFromJson } from "./event-json.ts";
 import type { AgentEvent, Outcome } from "./events.ts";
-import { emptyTally, type Tally, tallied } from "./usage.ts";
+import { addCall, emptyUsage, type Usage } from "./usage.ts";
 
 export interface TurnCost {
   readonly turn: number;
@@ -41,7 +42,7 @@ export interface RunReport {
   readonly expands: number;
   /** Of the compressor's last task, whether anything came of it or not. */
   readonly compression: Pick<CompactionCost, "computed" | "ms">;
-  readonly tally: Tally;
+  readonly usage: Usage;
   /** Prompt tokens computed over all calls, and what prefix reuse alone would have computed. */
   readonly computed: number;
   readonly prefixOnly: number;
@@ -53,13 +54,13 @@ export const emptyReport: RunReport = {
   compactions: [],
   expands: 0,
   compression: { computed: 0, ms: 0 },
-  tally: emptyTally,
+  usage: emptyUsage,
   computed: 0,
   prefixOnly: 0,
 };
 
 /** The report with one more event. */
-export function reported(report: RunReport, event: AgentEvent): RunReport {
+export function addEvent(report: RunReport, event: AgentEvent): RunReport {
   switch (event.type) {
     case "turn-started": {
       const { answer: _, why: __, ...rest } = report;
@@ -67,7 +68,7 @@ export function reported(report: RunReport, event: AgentEvent): RunReport {
     }
     case "answer-finished": {
       const turns = [...report.turns, turnCost(report.turns.length + 1, event.finish)];
-      return counted({ ...report, turns, tally: tallied(report.tally, "agent", event.finish) });
+      return counted({ ...report, turns, usage: addCall(report.usage, "agent", event.finish) });
     }
     case "compressor-finished": {
       const sum = (pick: (finish: AnswerFinished) => number) =>
@@ -76,8 +77,8 @@ export function reported(report: RunReport, event: AgentEvent): RunReport {
         computed: sum(({ cacheUsage }) => cacheUsage.computed),
         ms: sum(({ promptMs, generateMs }) => promptMs + generateMs),
       };
-      const count = (tally: Tally, finish: AnswerFinished) => tallied(tally, "compressor", finish);
-      return counted({ ...report, compression, tally: event.finishes.reduce(count, report.tally) });
+      const count = (tally: Usage, finish: AnswerFinished) => addCall(tally, "compressor", finish);
+      return counted({ ...report, compression, usage: event.finishes.reduce(count, report.usage) });
     }
     case "block-compacted": {
       const { type: _, ...compaction } = event;
@@ -97,7 +98,7 @@ export function reported(report: RunReport, event: AgentEvent): RunReport {
 /** Of a stored run. Throws RUN_NOT_FOUND. */
 export function readReport(database: Database, run: string): RunReport {
   let report = emptyReport;
-  for (const event of storedEvents(database, run)) report = reported(report, event);
+  for (const event of storedEvents(database, run)) report = addEvent(report, event);
   return report;
 }
 
@@ -105,13 +106,13 @@ export function readReport(database: Database, run: string): RunReport {
 export function* storedEvents(database: Database, run: string): Generator<AgentEvent, void, undefined> {
   for (const line of exportRun(database, run)) {
     if (!line.startsWith('{"type":"event"')) continue;
-    const { body } = JSON.parse(line) as { readonly body: AgentEvent };
-    yield body;
+    const { body } = JSON.parse(line) as { readonly body: object };
+    yield eventFromJson(body);
   }
 }
 
 function counted(report: RunReport): RunReport {
-  const { agent, compressor } = report.tally;
+  const { agent, compressor } = report.usage;
   const computed = agent.computed + compressor.computed;
   return { ...report, computed, prefixOnly: computed + agent.relocated + compressor.relocated };
 }

@@ -6,6 +6,7 @@ import type { CountTokens } from "../context/block.ts";
 import type { Conversation } from "../context/conversation.ts";
 import type { Run, Store } from "../context/store.ts";
 import { PocketError, pocketError } from "../errors.ts";
+import { eventToJson } from "./event-json.ts";
 import type { AgentEvent } from "./events.ts";
 import { limitsOf } from "./limits.ts";
 import { AgentLoop, type AgentResult } from "./loop.ts";
@@ -56,7 +57,7 @@ export async function driveRun(
   const { info, conversation, journal } = run;
   const order = runOptionsOf(info);
   const tell = (event: AgentEvent) => {
-    if (event.type !== "text-delta") journal.event(event.type, event);
+    if (event.type !== "text-delta") journal.event(event.type, eventToJson(event));
     onEvent?.(event);
   };
   const { window, maxTurns, tenant } = order;

@@ -4,7 +4,7 @@ import type { AnswerFinished } from "../context/collect-answer.ts";
 
 export type Caller = "agent" | "compressor";
 
-export interface Cost {
+export interface CallUsage {
   readonly calls: number;
   readonly promptTokens: number;
   readonly completionTokens: number;
@@ -16,14 +16,14 @@ export interface Cost {
   readonly ms: number;
 }
 
-export interface Tally {
-  readonly agent: Cost;
-  readonly compressor: Cost;
+export interface Usage {
+  readonly agent: CallUsage;
+  readonly compressor: CallUsage;
   /** Prompt tokens of the agent's largest call. */
   readonly peakInput: number;
 }
 
-const nothing: Cost = {
+const nothing: CallUsage = {
   calls: 0,
   promptTokens: 0,
   completionTokens: 0,
@@ -33,13 +33,13 @@ const nothing: Cost = {
   ms: 0,
 };
 
-export const emptyTally: Tally = { agent: nothing, compressor: nothing, peakInput: 0 };
+export const emptyUsage: Usage = { agent: nothing, compressor: nothing, peakInput: 0 };
 
 /** The tally with one more call. */
-export function tallied(tally: Tally, caller: Caller, finish: AnswerFinished): Tally {
+export function addCall(tally: Usage, caller: Caller, finish: AnswerFinished): Usage {
   const { promptTokens, completionTokens, cacheUsage, promptMs, generateMs } = finish;
   const before = tally[caller];
-  const cost: Cost = {
+  const cost: CallUsage = {
     calls: before.calls + 1,
     promptTokens: before.promptTokens + promptTokens,
     completionTokens: before.completionTokens + completionTokens,

@@ -180,7 +180,7 @@ test("runs on a server of ours over HTTP, compaction and all", async () => {
       .map((line) => JSON.parse(line));
     expect(events.at(-1).type).toBe("report");
     expect(events.at(-1).tally.agent.promptTokens).toBeGreaterThan(100);
-    expect(events.find(({ type }) => type === "answer-finished").finish.cacheUsage.reason).toBeTruthy();
+    expect(events.find(({ type }) => type === "answer-finished").finish.bill.reason).toBeTruthy();
   } finally {
     await server.close();
   }

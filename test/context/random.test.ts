@@ -133,7 +133,7 @@ function check(conversation: Conversation, lists: Lists): void {
 
   // The catalog: in order, its tokens true, no protected block; the trailing message is never part of the history.
   const entries = catalogOf(history);
-  const places = entries.map(({ id }) => history.placeOf(id));
+  const places = entries.map(({ id }) => history.indexOf(id));
   expect(places).toEqual(places.toSorted((left, right) => left - right));
   for (const { id, tokens } of entries) {
     expect([lists.lastRequest, lists.lastExchange]).not.toContain(id);

@@ -52,7 +52,7 @@ describe("the loop", () => {
       { text: "The answer is 4." },
     ];
     const { chat, conversation, events, loop } = agent(script);
-    const { outcome, answer, tally } = await loop.run();
+    const { outcome, answer, usage } = await loop.run();
     expect([outcome, answer]).toEqual(["answered", "The answer is 4."]);
     expect(chat.requests[1]!.messages.slice(2)).toEqual([
       { role: "assistant", content: "Two files.", toolCalls: script[0]!.calls },
@@ -60,8 +60,8 @@ describe("the loop", () => {
       { role: "tool", content: '{"size":2} xx', toolCallId: "2", name: "read" },
     ]);
     expect(conversation.history.blocks.map(({ id }) => id)).toEqual(["r001", "b001", "b002"]);
-    expect(tally.agent).toMatchObject({ calls: 2, kept: 0, relocated: 0 });
-    expect(tally.peakInput).toBe(tally.agent.promptTokens - 53);
+    expect(usage.agent).toMatchObject({ calls: 2, kept: 0, relocated: 0 });
+    expect(usage.peakInput).toBe(usage.agent.promptTokens - 53);
     expect(events.map(({ type }) => type).filter((type) => type !== "text-delta")).toEqual([
       ...["turn-started", "answer-finished", "tool-called", "tool-returned", "tool-called", "tool-returned"],
       ...["block-appended", "turn-started", "answer-finished", "block-appended", "run-finished"],
@@ -215,7 +215,7 @@ describe("the Pocket Context Agent", () => {
       ...three,
       { calls: [call("compact_block", { start: "b001", end: "b002" })] },
     ]);
-    const { tally } = await loop.run();
+    const { usage } = await loop.run();
     const [compressor, next] = chat.requests.slice(-2) as [ChatRequest, ChatRequest];
     // It reads what the agent had read through b002, with the same tools in front.
     expect(compressor.messages.slice(0, -1)).toEqual(chat.requests[2]!.messages.slice(0, -1));
@@ -229,8 +229,8 @@ describe("the Pocket Context Agent", () => {
       memory: "b004",
       replaced: ["b001", "b002"],
     });
-    expect([tally.agent.calls, tally.compressor.calls]).toEqual([5, 1]);
-    expect(tally.compressor.promptTokens).toBeGreaterThan(1000);
+    expect([usage.agent.calls, usage.compressor.calls]).toEqual([5, 1]);
+    expect(usage.compressor.promptTokens).toBeGreaterThan(1000);
   });
 
   test("leaves its session to the agent: the compressor asks on a fork of it", async () => {
@@ -299,9 +299,9 @@ describe("the Pocket Context Agent", () => {
       return left-- > 0 ? reads(500)() : { text: "Done." };
     };
     const { conversation, loop } = agent(script, { limits, policy: pocketContext });
-    const { outcome, tally } = await loop.run();
+    const { outcome, usage } = await loop.run();
     expect(outcome).toBe("answered");
     expect(conversation.archive.records.length).toBeGreaterThanOrEqual(2);
-    expect(tally.peakInput).toBeLessThan(0.95 * limits.window);
+    expect(usage.peakInput).toBeLessThan(0.95 * limits.window);
   });
 });

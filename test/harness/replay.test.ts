@@ -5,7 +5,7 @@ import { join } from "node:path";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { Message } from "../../src/chat/chat.ts";
-import { format } from "../../src/context/catalog.ts";
+import { formatTokens } from "../../src/context/catalog.ts";
 import { CacheSimulator } from "../../src/harness/cache-simulator.ts";
 import { readRecording } from "../../src/harness/recording.ts";
 import { replay } from "../../src/harness/replay.ts";
@@ -40,7 +40,7 @@ describe.each(habits)("a recorded run of %s", (_name, habit) => {
     const renamed = (message: Message): Message => {
       const content = message.content.replace(
         /of 100,000 tokens are in use \(\d+ %\)/,
-        `of ${format(2 ** 31)} tokens are in use (0 %)`,
+        `of ${formatTokens(2 ** 31)} tokens are in use (0 %)`,
       );
       return { ...message, content };
     };

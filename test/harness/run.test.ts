@@ -54,7 +54,7 @@ test("a run is on disk with its events, its bill and its answer", async () => {
   }
   const agent = chat.requests.filter(({ fork }) => !fork);
   expect(agent).toHaveLength(12);
-  const computed = report.tally.agent.computed + report.tally.compressor.computed;
+  const computed = report.usage.agent.computed + report.usage.compressor.computed;
   expect([report.computed, report.prefixOnly]).toEqual([computed, computed]);
   expect(checkStore(store.database)).toEqual([]);
 });

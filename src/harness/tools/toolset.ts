@@ -9,7 +9,7 @@ import { searchTool } from "./search.ts";
 import { shellTool } from "./shell.ts";
 import { Workspace } from "./workspace.ts";
 
-export interface KitOptions {
+export interface ToolsetOptions {
   /** A folder that the agent may change. */
   readonly workspace?: string | undefined;
   /** A folder of documents that it may search. */
@@ -20,7 +20,7 @@ export interface KitOptions {
   readonly sandbox?: Sandbox | undefined;
 }
 
-export interface Kit {
+export interface Toolset {
   readonly tools: readonly AgentTool[];
   /** For people, once: what does not protect as it should. */
   readonly warnings: readonly string[];
@@ -29,7 +29,7 @@ export interface Kit {
 }
 
 /** Throws BAD_CONFIG for folders that cannot be used. */
-export function openToolset({ workspace, corpus, window, sandbox }: KitOptions): Kit {
+export function openToolset({ workspace, corpus, window, sandbox }: ToolsetOptions): Toolset {
   const most = resultCharacters(window);
   const documents = corpus === undefined ? undefined : new Corpus(documentsOf(new Workspace(corpus).root));
   const fence = workspace === undefined ? undefined : (sandbox ?? findSandbox());

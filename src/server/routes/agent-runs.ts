@@ -1,12 +1,13 @@
 // POST /v1/agent/runs with server-sent events, GET, GET one, DELETE to cancel. A run lives on when its client goes
 // away, so that it can be watched again. Off unless the server was started with it, and never without a key unless
-// that was asked for: an agent has a shell. Events go out in the shapes of harness/events.ts.
+// that was asked for: an agent has a shell. Events go out in the JSON of harness/event-json.ts.
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { ZodTypeProvider } from "fastify-type-provider-zod";
 import { z } from "zod";
 import type { Chat } from "../../chat/chat.ts";
 import type { RunInfo } from "../../context/store.ts";
 import { pocketError } from "../../errors.ts";
+import { eventToJson } from "../../harness/event-json.ts";
 import type { AgentEvent } from "../../harness/events.ts";
 import type { LiveRun, LiveRuns } from "../../harness/live-runs.ts";
 import type { RunReport } from "../../harness/report.ts";
@@ -154,7 +155,7 @@ async function watch(
         await stream.send({ type: "run-started", id: live.id });
         while (waiting.length > 0 || !isOver) {
           const event = waiting.shift();
-          if (event) await stream.send(event);
+          if (event) await stream.send(eventToJson(event));
           else
             await new Promise<void>((resolve) => {
               wake = resolve;
@@ -184,7 +185,7 @@ function wireInfo(info: RunInfo): object {
 }
 
 function wireReport(report: RunReport, isLive: boolean): object {
-  const { outcome, answer, why, turns, compactions, expands, tally, computed, prefixOnly } = report;
+  const { outcome, answer, why, turns, compactions, expands, usage, computed, prefixOnly } = report;
   return {
     // A run whose process died looks open in the store.
     status: isLive ? "open" : outcome === "open" ? "stopped" : outcome,
@@ -193,7 +194,7 @@ function wireReport(report: RunReport, isLive: boolean): object {
     turns: turns.length,
     compactions,
     expands,
-    peak_input: tally.peakInput,
+    peak_input: usage.peakInput,
     computed,
     prefix_only: prefixOnly,
   };
