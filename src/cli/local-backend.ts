@@ -63,9 +63,9 @@ export function localBackend(parts: LocalParts): Backend {
       };
     },
     counts() {
-      const { pages, pagesFree, pagesUsed, parkings } = engine.stats();
+      const { pages, pagesFree, pagesUsed, preemptions } = engine.stats();
       const sessions = chat.stats();
-      return { pages, pagesFree, pagesUsed, ...sessions, preemptions: sessions.preemptions + parkings };
+      return { pages, pagesFree, pagesUsed, ...sessions, preemptions: sessions.preemptions + preemptions };
     },
     watchSteps: (watcher) => steps.watch(watcher),
   };

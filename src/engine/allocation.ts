@@ -7,7 +7,7 @@ import type { Loop } from "./loop.ts";
 import type { Task } from "./task.ts";
 
 /** Opens the next cell of every answer that finds a page for it. Others stay parked; see `Task.dropped` as well. */
-export function seatAll(loop: Loop, tasks: readonly Task[]): void {
+export function allocateAll(loop: Loop, tasks: readonly Task[]): void {
   let refused = false;
   for (const task of tasks) {
     if (task.holdsCells && !seat(loop, task)) refused = true;
@@ -15,12 +15,12 @@ export function seatAll(loop: Loop, tasks: readonly Task[]): void {
   // Who gave up its cells needs many pages: not before those who need one.
   for (const task of tasks) {
     if (refused) return;
-    if (task.parked && !task.dropped) refused = !seat(loop, task);
+    if (task.preempted && !task.dropped) refused = !seat(loop, task);
   }
 }
 
 /** A task that has to end. `final`: nobody can go on with its answer. */
-export interface Lost {
+export interface FailedTask {
   readonly task: Task;
   readonly reason: Error;
   readonly final: boolean;
@@ -30,7 +30,7 @@ export interface Lost {
  * Every task is parked and no page will come by itself. Somebody gives its cells up, or, where that cannot help,
  * a task is named that has to end. `tasks` oldest first, at least one.
  */
-export function giveWay(loop: Loop, tasks: readonly Task[]): Lost | undefined {
+export function resolveDeadlock(loop: Loop, tasks: readonly Task[]): FailedTask | undefined {
   const holders = tasks.filter((task) => task.holdsCells);
   const youngest = holders.at(-1);
   if (youngest && holders.length > 1) {
@@ -51,8 +51,8 @@ export function giveWay(loop: Loop, tasks: readonly Task[]): Lost | undefined {
 function seat(loop: Loop, task: Task): boolean {
   for (;;) {
     try {
-      loop.runner.splice(task.sequence.id, [task.claim]);
-      task.seat();
+      loop.runner.splice(task.sequence.id, [task.nextCells]);
+      task.allocated();
       return true;
     } catch (cause) {
       if (!(cause instanceof PocketError && cause.code === "CACHE_FULL")) {
@@ -63,7 +63,7 @@ function seat(loop: Loop, task: Task): boolean {
     // One at a time: pages of an idle sequence that is being written to a file come when it is written.
     if (loop.files.any || !task.job.evictIdle?.()) break;
   }
-  if (!task.waiting) loop.tally.counts.parkings++;
+  if (!task.waiting) loop.stats.counts.preemptions++;
   task.waiting = true;
   return false;
 }
@@ -73,6 +73,5 @@ function giveUp(loop: Loop, task: Task): void {
   const { tokens } = loop.runner.inspect(sequence.id);
   loop.runner.splice(sequence.id, [{ start: 0, end: tokens.length, count: 0 }]);
   sequence.record(0);
-  task.giveUp(tokens);
-  loop.tally.counts.givenUp++;
+  task.recompute(tokens);
 }

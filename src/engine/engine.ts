@@ -16,7 +16,7 @@ export interface EngineStats extends RunnerStats, Readonly<Counts> {
   /** Tasks in the batch, parked ones included. */
   readonly running: number;
   /** Answers that wait for a page. */
-  readonly parked: number;
+  readonly preempted: number;
   /** Jobs whose edit waits for the end of the step. */
   readonly queued: number;
 }
@@ -72,9 +72,9 @@ export class Engine implements EnginePort {
     const { tasks } = this.#loop;
     return {
       ...this.runner.stats(),
-      ...this.#loop.tally.counts,
+      ...this.#loop.stats.counts,
       running: tasks.length,
-      parked: tasks.filter((task) => task.parked).length,
+      preempted: tasks.filter((task) => task.preempted).length,
       queued: this.#jobs - tasks.length,
     };
   }
@@ -144,7 +144,7 @@ export class Engine implements EnginePort {
       const save = () => this.#loop.files.save(sequence, file).then(resolve, reject);
       this.#loop.change(() => void save());
     });
-    this.#loop.tally.counts.saves++;
+    this.#loop.stats.counts.saves++;
   }
 
   async load(file: string): Promise<SequencePort> {
@@ -153,7 +153,7 @@ export class Engine implements EnginePort {
     const { length, exactLength } = this.runner.sequence(id);
     const sequence = new Sequence(this, length, exactLength);
     sequence.bind(id);
-    this.#loop.tally.counts.loads++;
+    this.#loop.stats.counts.loads++;
     return sequence;
   }
 

@@ -4,7 +4,7 @@ import { pocketError } from "../errors.ts";
 import type { Runner, SequenceId } from "./addon.ts";
 import type { Sequence } from "./sequence.ts";
 
-export class Files {
+export class KvFiles {
   readonly #underWay = new Set<Promise<unknown>>();
 
   constructor(private readonly runner: Runner) {}

@@ -3,13 +3,13 @@
 // may ask for what is engine.ts's; here everything has been allowed already.
 import { PocketError, pocketError } from "../errors.ts";
 import type { Runner, RunnerInfo, StepResult } from "./addon.ts";
-import { giveWay, seatAll } from "./allocation.ts";
-import { Files } from "./kv-files.ts";
+import { allocateAll, resolveDeadlock } from "./allocation.ts";
+import { KvFiles } from "./kv-files.ts";
 import { RowCosts } from "./row-costs.ts";
 import { planStep } from "./scheduler.ts";
 import type { Sequence } from "./sequence.ts";
 import { StepBudget } from "./step-budget.ts";
-import { type Share, type StepReport, Tally } from "./step-stats.ts";
+import { type ScheduledTask, type StepReport, StepStats } from "./step-stats.ts";
 import type { Task } from "./task.ts";
 
 export interface EngineOptions {
@@ -18,7 +18,7 @@ export interface EngineOptions {
   /** Target for a step while an answer streams, in milliseconds; prompts then get what fits. Absent: no target. */
   readonly gapMs?: number;
   /** How long an answer that gave its cells up waits for room that is not the engine's to make; default 10,000. */
-  readonly patienceMs?: number;
+  readonly allocationTimeoutMs?: number;
   /** Called after every step, before its tokens rise. Must not throw. */
   readonly onStep?: (report: StepReport) => void;
 }
@@ -27,8 +27,8 @@ export interface EngineOptions {
 const failuresTolerated = 3;
 
 export class Loop {
-  readonly files: Files;
-  readonly tally: Tally;
+  readonly files: KvFiles;
+  readonly stats: StepStats;
   readonly #pace: StepBudget;
   readonly #rowCosts = new RowCosts();
   readonly #patienceMs: number;
@@ -54,9 +54,9 @@ export class Loop {
     options: EngineOptions,
     private readonly finished: (task: Task) => void,
   ) {
-    this.files = new Files(runner);
-    this.tally = new Tally(options.onStep ?? (() => undefined));
-    this.#patienceMs = options.patienceMs ?? 10_000;
+    this.files = new KvFiles(runner);
+    this.stats = new StepStats(options.onStep ?? (() => undefined));
+    this.#patienceMs = options.allocationTimeoutMs ?? 10_000;
     this.#pace = new StepBudget(options.stepTokens, options.gapMs ?? Number.POSITIVE_INFINITY);
   }
 
@@ -128,9 +128,9 @@ export class Loop {
   async #loop(): Promise<void> {
     this.#looping = true;
     while (this.#tasks.length > 0) {
-      seatAll(this, this.#tasks);
+      allocateAll(this, this.#tasks);
       this.#sweep();
-      const ready = this.#tasks.filter((task) => !task.parked);
+      const ready = this.#tasks.filter((task) => !task.preempted);
       if (ready.length > 0) await this.#step(ready);
       else await this.#makeRoom();
     }
@@ -150,7 +150,7 @@ export class Loop {
       await new Promise((resolve) => setImmediate(resolve));
       return;
     }
-    const lost = giveWay(this, this.#tasks);
+    const lost = resolveDeadlock(this, this.#tasks);
     if (!lost) return;
     const patience = this.#stuckSince + this.#patienceMs - now;
     if (lost.final && patience > 0) await this.#changeWithin(patience);
@@ -182,7 +182,7 @@ export class Loop {
       const result = await this.runner.step(work.map(({ task, count }) => task.entry(count)));
       this.#failures = 0;
       const depth = deepest(work.map(({ task }) => task));
-      this.#observe(this.tally.report(work, result.outcomes, performance.now() - start), depth);
+      this.#observe(this.stats.report(work, result.outcomes, performance.now() - start), depth);
       this.#advance(work, result);
     } catch (cause) {
       this.#fail(
@@ -202,7 +202,7 @@ export class Loop {
     this.#rowCosts.observe(report.draftTokens, report.ms);
   }
 
-  #share(ready: readonly Task[]): Share[] {
+  #share(ready: readonly Task[]): ScheduledTask[] {
     const decoding = ready.filter((task) => task.decoding);
     this.#propose(decoding);
     const shares = planStep(ready, this.#pace.budget(decoding.length, deepest(ready)));
@@ -222,12 +222,12 @@ export class Loop {
   #propose(decoding: readonly Task[]): void {
     let rows = decoding.length;
     for (const task of decoding) {
-      task.propose(rows, this.#rowCosts, () => this.runner.inspect(task.sequence.id).tokens);
-      rows += task.proposals;
+      task.draft(rows, this.#rowCosts, () => this.runner.inspect(task.sequence.id).tokens);
+      rows += task.draftTokens;
     }
   }
 
-  #advance(work: readonly Share[], { outcomes }: StepResult): void {
+  #advance(work: readonly ScheduledTask[], { outcomes }: StepResult): void {
     for (const [place, { task, count }] of work.entries()) {
       const outcome = outcomes[place]!;
       if (outcome.failure) this.#finish(task, new PocketError("BROKEN_LOGITS", outcome.failure));
@@ -237,7 +237,7 @@ export class Loop {
 
   /** A step that throws has committed nothing: its tasks end, everybody else goes on. */
   #fail(cause: Error, tasks: readonly Task[]): void {
-    this.tally.counts.stepsFailed++;
+    this.stats.counts.stepsFailed++;
     for (const task of tasks) this.#finish(task, cause);
     if (++this.#failures < failuresTolerated) return;
     this.#broken = { since: new Date(), message: cause.message };

@@ -3,15 +3,15 @@
 // a table of fixed size. It knows no model and does not judge what it finds.
 
 /** What may come next: `tokens` followed an earlier place whose last `match` tokens are those at the end now. */
-export interface Found {
+export interface NgramMatch {
   readonly tokens: Int32Array;
   readonly match: number;
 }
 
 const buckets = 1 << 14;
 /** Shorter agreement says nothing; longer says no more than this. */
-export const matchLeast = 2;
-export const matchMost = 8;
+export const minMatch = 2;
+export const maxMatch = 8;
 /** Earlier places looked at per question: a text of one token over and over has as many as tokens. */
 const maxCandidates = 48;
 
@@ -35,17 +35,17 @@ export class NgramIndex {
     this.#tokens[place] = token;
     if (place === 0) return;
     // The pair that ends in front of this token is in its chain only now that something follows it.
-    if (place >= matchLeast) this.#enter(place - 1);
+    if (place >= minMatch) this.#enter(place - 1);
   }
 
   /** At most `count` tokens. The longest match wins, of equals the latest. Undefined: the end is new. */
-  find(count: number): Found | undefined {
+  find(count: number): NgramMatch | undefined {
     const end = this.#length;
-    if (end < matchLeast + 1 || count < 1) return undefined;
+    if (end < minMatch + 1 || count < 1) return undefined;
     let best = 0;
     let from = -1;
     let place = this.#latest[this.#bucket(end - 1)]!;
-    for (let looked = 0; place >= 0 && looked < maxCandidates && best < matchMost; looked++) {
+    for (let looked = 0; place >= 0 && looked < maxCandidates && best < maxMatch; looked++) {
       const match = this.#matchAt(place);
       if (match > best) {
         best = match;
@@ -53,7 +53,7 @@ export class NgramIndex {
       }
       place = this.#earlier[place]!;
     }
-    if (best < matchLeast) return undefined;
+    if (best < minMatch) return undefined;
     return { tokens: this.#following(from, count), match: best };
   }
 
@@ -78,7 +78,7 @@ export class NgramIndex {
   /** Tokens that end at `place` and agree with the end, at most matchMost. */
   #matchAt(place: number): number {
     let match = 0;
-    while (match < matchMost && match <= place) {
+    while (match < maxMatch && match <= place) {
       if (this.#tokens[place - match] !== this.#tokens[this.#length - 1 - match]) break;
       match++;
     }

@@ -2,7 +2,7 @@
 // the text before is proposed to come again, and as much of it as pays. Whether a proposal was right is the sampler's
 // to say (each row has the draw it would have alone, so equality is acceptance); here it is only counted. Proposals
 // are made by expected gain: acceptance by length of the match, against what rows cost.
-import { matchLeast, matchMost, NgramIndex } from "./ngram-index.ts";
+import { maxMatch, minMatch, NgramIndex } from "./ngram-index.ts";
 import type { RowCosts } from "./row-costs.ts";
 
 /** Rows of proposals in one step; beyond it a row costs what it gains on the machines measured (bench/README.md). */
@@ -26,13 +26,13 @@ interface Experience {
 export class PromptLookup {
   readonly #text = new NgramIndex();
   /** By length of match. Longer ones are trusted more to begin with. */
-  readonly #experience: Experience[] = Array.from({ length: matchMost - matchLeast + 1 }, (_, place) => ({
+  readonly #experience: Experience[] = Array.from({ length: maxMatch - minMatch + 1 }, (_, place) => ({
     accepted: 0.25 + 0.1 * place,
     tested: 1,
     rest: 0,
     restNext: 1,
   }));
-  #match = matchLeast;
+  #match = minMatch;
 
   /** `tokens`: everything up to the token that is computed next. */
   constructor(tokens: Int32Array) {
@@ -44,11 +44,11 @@ export class PromptLookup {
   }
 
   /** At most `room` proposals for a step that computes `rows` rows without them. Often none. */
-  propose(room: number, rows: number, costs: RowCosts): Int32Array {
+  draft(room: number, rows: number, costs: RowCosts): Int32Array {
     const found = this.#text.find(Math.min(room, maxDraftTokens));
     if (!found) return none;
     this.#match = found.match;
-    const experience = this.#experience[found.match - matchLeast]!;
+    const experience = this.#experience[found.match - minMatch]!;
     const count = bestCount(experience.accepted / experience.tested, found.tokens.length, rows, costs);
     if (count > 0) return found.tokens.subarray(0, count);
     if (experience.rest-- > 0) return none;
@@ -60,7 +60,7 @@ export class PromptLookup {
   /** Of the last proposals, `proposed` were computed and `accepted` were right. */
   learn(proposed: number, accepted: number): void {
     if (proposed === 0) return;
-    const experience = this.#experience[this.#match - matchLeast]!;
+    const experience = this.#experience[this.#match - minMatch]!;
     // What stands behind the first wrong one was not put to the test.
     experience.accepted = experience.accepted * memory + accepted;
     experience.tested = experience.tested * memory + Math.min(accepted + 1, proposed);

@@ -13,7 +13,7 @@ export interface Demand {
   /** True once the task has sampled a token: its pending token is the last sampled one. */
   readonly decoding: boolean;
   /** Rows that a decode computes beside its own. */
-  readonly proposals?: number;
+  readonly draftTokens?: number;
   readonly background?: boolean;
   /** Number of the step that last computed something of it; 0 for none. */
   readonly servedAt?: number;
@@ -32,7 +32,7 @@ export function planStep(demands: readonly Demand[], budget: number): number[] {
   for (const place of served) {
     if (!demands[place]!.decoding) continue;
     shares[place] = 1;
-    left -= 1 + (demands[place]!.proposals ?? 0);
+    left -= 1 + (demands[place]!.draftTokens ?? 0);
   }
   left = Math.max(left, minPromptTokens);
   // Smallest demand first: what it leaves of its even share is known before the larger ones take theirs.

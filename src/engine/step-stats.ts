@@ -25,19 +25,17 @@ export interface Counts {
   acceptedTokens: number;
   stepsFailed: number;
   /** Times an answer had to wait for a page. */
-  parkings: number;
-  /** Times an answer gave its cells up and was read again; the tokens are among `promptTokens`. */
-  givenUp: number;
+  preemptions: number;
   saves: number;
   loads: number;
 }
 
-export interface Share {
+export interface ScheduledTask {
   readonly task: Task;
   readonly count: number;
 }
 
-export class Tally {
+export class StepStats {
   readonly counts: Counts = {
     promptTokens: 0,
     decodeTokens: 0,
@@ -45,8 +43,7 @@ export class Tally {
     draftTokens: 0,
     acceptedTokens: 0,
     stepsFailed: 0,
-    parkings: 0,
-    givenUp: 0,
+    preemptions: 0,
     saves: 0,
     loads: 0,
   };
@@ -54,7 +51,7 @@ export class Tally {
   constructor(private readonly observe: (report: StepReport) => void) {}
 
   /** Before the tasks advance: what they were decides what their tokens are. */
-  report(work: readonly Share[], outcomes: readonly StepOutcome[], ms: number): StepReport {
+  report(work: readonly ScheduledTask[], outcomes: readonly StepOutcome[], ms: number): StepReport {
     const kinds = {
       promptTokens: 0,
       decodeTokens: 0,

@@ -79,7 +79,7 @@ export class Task implements Demand {
   }
 
   /** Waits for a page, with its cells or without. */
-  get parked(): boolean {
+  get preempted(): boolean {
     return this.#owed !== undefined || (this.#generated > 0 && !this.spliced);
   }
 
@@ -110,7 +110,7 @@ export class Task implements Demand {
     return open;
   }
 
-  get proposals(): number {
+  get draftTokens(): number {
     return this.#proposals.length;
   }
 
@@ -119,12 +119,12 @@ export class Task implements Demand {
    * filled cells; it is called once. A stop token is never proposed, and nothing that the answer is too short for: so
    * only the last token of a step can end an answer, and what ends one never becomes a cell.
    */
-  propose(rows: number, costs: RowCosts, read: () => Int32Array): void {
+  draft(rows: number, costs: RowCosts, read: () => Int32Array): void {
     const { lookup, constraint, maxTokens, stopTokens } = this.job;
     this.#proposals = noTokens;
     if (!lookup || constraint || !this.decoding) return;
     this.#lookup ??= new PromptLookup(concatenate([read().subarray(0, this.filledLength), this.#fill]));
-    const found = this.#lookup.propose(maxTokens - this.#generated - 1, rows, costs);
+    const found = this.#lookup.draft(maxTokens - this.#generated - 1, rows, costs);
     const end = found.findIndex((token) => stopTokens.has(token));
     this.#proposals = end < 0 ? found : found.subarray(0, end);
   }
@@ -145,7 +145,7 @@ export class Task implements Demand {
       logprob,
       ...(mask && { mask }),
     };
-    return { ...entry, sample, ...(this.proposals > 0 && { draftTokens: this.#proposals }) };
+    return { ...entry, sample, ...(this.draftTokens > 0 && { draftTokens: this.#proposals }) };
   }
 
   /** After a step that computed `count` tokens. True when the answer is complete; else a token may be owed. */
@@ -173,14 +173,14 @@ export class Task implements Demand {
   }
 
   /** What opens the cell of the token that is owed, or all cells of a task that gave them up. */
-  get claim(): CellSplice {
+  get nextCells(): CellSplice {
     return this.#owed === undefined
       ? { start: 0, end: 0, count: this.#fill.length }
       : { start: this.#length, end: this.#length, count: 1 };
   }
 
   /** The claim was met. */
-  seat(): void {
+  allocated(): void {
     if (this.#owed !== undefined) {
       this.#fill = Int32Array.of(this.#owed);
       this.#filled = 0;
@@ -193,7 +193,7 @@ export class Task implements Demand {
   }
 
   /** Its cells, which held `tokens`, are cut: what is left is to read them and the owed one again. */
-  giveUp(tokens: Int32Array): void {
+  recompute(tokens: Int32Array): void {
     this.#fill = concatenate([tokens, Int32Array.of(this.#owed!)]);
     this.#filled = 0;
     this.#length = this.#fill.length;

@@ -15,8 +15,8 @@ import type {
 } from "../chat/chat.ts";
 import type { EnginePort, JobSampling } from "../engine/job.ts";
 import { PocketError } from "../errors.ts";
-import { type Grammar, Grammars } from "../text/grammar.ts";
-import { NoToolCallMask, type Wording } from "../text/no-tool-call-mask.ts";
+import { Grammars, type TokenConstraint } from "../text/grammar.ts";
+import { NoToolCallMask } from "../text/no-tool-call-mask.ts";
 import type { Prompt, Renderer } from "../text/render.ts";
 import { lengthOf, type Span, spanOf, tokensOf } from "../text/span.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
@@ -116,7 +116,7 @@ export class LocalChat implements Chat {
     }
   }
 
-  #wording(): Wording {
+  #wording(): TokenConstraint {
     this.#noCall ??= new NoToolCallMask(this.options.tokenizer);
     return this.#noCall.start();
   }
@@ -178,8 +178,8 @@ export class LocalChat implements Chat {
   #render(messages: readonly Message[], tools: readonly Tool[], options: RenderOptions): Prompt {
     const { tenant, addGenerationPrompt = true } = options;
     const written = messages.map((message) => this.#spoken.originalMessage(message, tenant));
-    const spoken = (text: string) => this.#spoken.idsOf(text, tenant);
-    return this.options.renderer.render(written, tools, { spoken, addGenerationPrompt });
+    const answerTokens = (text: string) => this.#spoken.idsOf(text, tenant);
+    return this.options.renderer.render(written, tools, { answerTokens, addGenerationPrompt });
   }
 
   async *#answer(
@@ -190,7 +190,7 @@ export class LocalChat implements Chat {
       constraint,
     }: {
       readonly tools?: ToolCallOptions | undefined;
-      readonly constraint?: Grammar | Wording | undefined;
+      readonly constraint?: TokenConstraint | undefined;
     } = {},
   ): AsyncGenerator<ChatEvent, void, undefined> {
     const { engine, stopTokens, tokenizer } = this.options;
@@ -273,6 +273,6 @@ function callOptions({
   const once = parallelToolCalls === false || typeof toolChoice === "object";
   const names = (callable ?? tools).map(({ name }) => name);
   // JSON that was asked for may look like a call.
-  const tagged = tools.filter(({ strict }) => strict || format).map(({ name }) => name);
-  return { names, tagged, ...(once && { callsMax: 1 }) };
+  const taggedOnly = tools.filter(({ strict }) => strict || format).map(({ name }) => name);
+  return { names, taggedOnly, ...(once && { maxCalls: 1 }) };
 }

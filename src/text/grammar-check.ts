@@ -14,7 +14,7 @@ export interface Vocabulary {
 }
 
 /** Milliseconds of computing for one plan. On a busy machine many more may go by, up to `patience` times as many. */
-export const proofMs = 5000;
+export const compileLimitMs = 5000;
 const patience = 6;
 /** For the worker's start and its reading of the vocabulary, 0.6 s where nothing else runs. */
 const startMs = 60_000;
@@ -22,7 +22,7 @@ const startMs = 60_000;
 const compileMs = 1000;
 const idleMs = 60_000;
 
-type Answer = { readonly ms: number } | { readonly failure: string };
+type CompileResult = { readonly ms: number } | { readonly failure: string };
 
 interface Started {
   readonly worker: Worker;
@@ -30,7 +30,7 @@ interface Started {
   readonly ready: Promise<{ readonly clock?: string | undefined } | { readonly failure: string }>;
 }
 
-export class Proof {
+export class GrammarCheck {
   #worker: Started | undefined;
   #idle: NodeJS.Timeout | undefined;
   #last: Promise<unknown> = Promise.resolve();
@@ -100,8 +100,8 @@ async function answerOf(
   worker: Worker,
   plan: GrammarPlan,
   { limitMs, clock }: { readonly limitMs: number; readonly clock: string | undefined },
-): Promise<Answer> {
-  const { next, settle } = firstWord<Answer>(worker);
+): Promise<CompileResult> {
+  const { next, settle } = firstWord<CompileResult>(worker);
   const begun = computedMs(clock);
   let waited = 0;
   const timer = setInterval(() => {

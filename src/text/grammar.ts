@@ -2,7 +2,7 @@
 // plan, proven in a worker first (grammar-check.ts), and kept for the next request with the same one. It gives masks over
 // the vocabulary and is told what was sampled; it never sees a logit.
 import { alphabetCharacter } from "./byte-alphabet.ts";
-import { Proof, proofMs, type Vocabulary } from "./grammar-check.ts";
+import { compileLimitMs, GrammarCheck, type Vocabulary } from "./grammar-check.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 import {
   type CompiledGrammar,
@@ -14,15 +14,13 @@ import {
 } from "./xgrammar.ts";
 
 /** How far one answer has come in its grammar. */
-export interface Grammar {
+export interface TokenConstraint {
   /** The answer is complete: a stop token was accepted, or one that the grammar does not know. */
   readonly terminated: boolean;
   /** Whether the token fits; one that does not ends the grammar. */
   accept(id: number): boolean;
   /** Bit `id % 32` of word `id / 32` is 1 where the token may come next. A copy. */
   mask(): Int32Array;
-  /** Forgets the last `count` accepted tokens. */
-  rollback(count: number): void;
   /** Idempotent; nothing else may be called afterwards. */
   dispose(): void;
 }
@@ -36,18 +34,18 @@ type Kept = { readonly compiled: CompiledGrammar } | { readonly refusal: string 
 
 export class Grammars {
   readonly #kept = new Map<string, Promise<Kept>>();
-  #made: { readonly vocabulary: Vocabulary; readonly proof: Proof } | undefined;
+  #made: { readonly vocabulary: Vocabulary; readonly proof: GrammarCheck } | undefined;
   #compiler: Promise<GrammarCompiler> | undefined;
 
   constructor(
     private readonly tokenizer: Tokenizer,
     private readonly stopTokens: ReadonlySet<number>,
     /** Milliseconds after which a grammar is given up. */
-    private readonly limitMs = proofMs,
+    private readonly limitMs = compileLimitMs,
   ) {}
 
   /** A fresh start in the plan's grammar, or why there is none, in words that follow a colon. */
-  async start(plan: GrammarPlan): Promise<Grammar | string> {
+  async start(plan: GrammarPlan): Promise<TokenConstraint | string> {
     const kept = await this.#compiled(plan);
     if ("refusal" in kept) return kept.refusal;
     const { GrammarMatcher } = loadXgrammar();
@@ -61,10 +59,10 @@ export class Grammars {
   }
 
   /** Most servers never constrain an answer, so the vocabulary is spelled out for the first that does. */
-  get #base(): { readonly vocabulary: Vocabulary; readonly proof: Proof } {
+  get #base(): { readonly vocabulary: Vocabulary; readonly proof: GrammarCheck } {
     if (!this.#made) {
       const vocabulary = vocabularyOf(this.tokenizer, this.stopTokens);
-      this.#made = { vocabulary, proof: new Proof(vocabulary, this.limitMs) };
+      this.#made = { vocabulary, proof: new GrammarCheck(vocabulary, this.limitMs) };
     }
     return this.#made;
   }
@@ -108,7 +106,6 @@ export class Grammars {
 interface Native {
   acceptToken(id: number): boolean;
   isTerminated(): boolean;
-  rollBack(count: number): void;
   dispose(): void;
 }
 
@@ -117,7 +114,7 @@ interface Handle {
   GetNextTokenBitmask(size: number): IntVector;
 }
 
-class Matcher implements Grammar {
+class Matcher implements TokenConstraint {
   readonly #handle: Handle;
   #strayed = false;
   #disposed = false;
@@ -153,11 +150,6 @@ class Matcher implements Grammar {
     } catch {
       return new Int32Array(this.size / 32);
     }
-  }
-
-  rollback(count: number): void {
-    this.#strayed = false;
-    this.native.rollBack(count);
   }
 
   dispose(): void {

@@ -1,21 +1,13 @@
 // Keeps an answer from being a tool call while the tools stay in the prompt: a side question (a summary, say)
 // shares the beginning of an agent's prompt, where templates write the tools, and must be answered in words.
 // Small models write calls without their tags too, so an answer may not open like one. It is a mask, no grammar.
+import type { TokenConstraint } from "./grammar.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 
 /** What the tagged form opens with, in the templates that have one. */
 const opener = "<tool_call>";
 /** A bare object, a fenced one, a tag: no text worth having opens like that. */
 const callLike = /^[{[`<]/;
-
-/** How far one answer has come. */
-export interface Wording {
-  /** Bit `id % 32` of word `id / 32` is 1 where the token may come next. Not to be changed. */
-  mask(): Int32Array;
-  accept(id: number): boolean;
-  readonly terminated: boolean;
-  dispose(): void;
-}
 
 /** The masks of one vocabulary; made once, a few milliseconds. */
 export class NoToolCallMask {
@@ -35,7 +27,7 @@ export class NoToolCallMask {
     for (const { id, special } of tokenizer.addedTokens) if (special && id !== tagged) allow(this.#first, id);
   }
 
-  start(): Wording {
+  start(): TokenConstraint {
     let opened = false;
     return {
       mask: () => (opened ? this.#later : this.#first),

@@ -2,9 +2,17 @@
 // its characters came from a message, the text goes in as a unique word and is put back afterwards. One set
 // of marks serves one rendering.
 import { randomBytes } from "node:crypto";
-import type { Piece } from "./prompt.ts";
 
-export class Marks {
+/** A stretch of a rendered prompt. */
+export interface Piece {
+  /** "content" came from a message or a tool: it is encoded without control tokens. */
+  readonly kind: "template" | "content";
+  readonly text: string;
+  /** The message whose whole content this is; undefined for anything else. */
+  readonly message: number | undefined;
+}
+
+export class Placeholders {
   // ASCII letters and digits only, so that JSON and HTML escaping leave a mark alone; too long to be guessed.
   readonly #nonce = `Q${randomBytes(12).toString("hex")}`;
   readonly #pieces: Piece[] = [];

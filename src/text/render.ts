@@ -2,17 +2,16 @@
 // between two control tokens is encoded in one go, template and content together, so the ids are those of
 // the usual encoding of the whole prompt; but text from outside never yields a control token. Answers given
 // here come back as the ids they were spoken with. Encodings are kept by text, as chats repeat themselves.
-
+import type { Message, Tool } from "../chat/chat.ts";
 import { Lru } from "./lru.ts";
-import type { PromptMessage, PromptTool } from "./prompt.ts";
 import { type Span, spanOf } from "./span.ts";
-import type { Atom, Portion } from "./span-boundaries.ts";
-import { portionsOf } from "./span-boundaries.ts";
+import type { Fragment, SpanFragments } from "./span-boundaries.ts";
+import { splitIntoSpans } from "./span-boundaries.ts";
 import type { ChatTemplate } from "./template.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 
 /** The ids an answer was generated with, by its exact text. */
-export type SpokenIds = (text: string) => Int32Array | undefined;
+export type AnswerTokens = (text: string) => Int32Array | undefined;
 
 export interface Prompt {
   readonly text: string;
@@ -21,7 +20,7 @@ export interface Prompt {
 }
 
 export interface RenderOptions {
-  readonly spoken?: SpokenIds;
+  readonly answerTokens?: AnswerTokens;
   readonly addGenerationPrompt?: boolean;
 }
 
@@ -39,28 +38,24 @@ export class Renderer {
   ) {}
 
   /** Throws BAD_TEMPLATE. */
-  render(
-    messages: readonly PromptMessage[],
-    tools: readonly PromptTool[],
-    options: RenderOptions = {},
-  ): Prompt {
-    const { addGenerationPrompt = true, spoken } = options;
+  render(messages: readonly Message[], tools: readonly Tool[], options: RenderOptions = {}): Prompt {
+    const { addGenerationPrompt = true, answerTokens } = options;
     const { text, pieces } = this.template.render(messages, tools, addGenerationPrompt);
-    const portions = portionsOf(
+    const portions = splitIntoSpans(
       pieces,
       messages.length,
       this.tokenizer,
       this.stopTokens,
       addGenerationPrompt,
     );
-    const spans = portions.map((portion) => this.#span(portion, messages, spoken));
+    const spans = portions.map((portion) => this.#span(portion, messages, answerTokens));
     return { text, spans: spans.filter(({ tokens }) => tokens.length > 0) };
   }
 
   #span(
-    { message, atoms }: Portion,
-    messages: readonly PromptMessage[],
-    spoken: SpokenIds | undefined,
+    { message, atoms }: SpanFragments,
+    messages: readonly Message[],
+    spoken: AnswerTokens | undefined,
   ): Span {
     const role = message === undefined ? "template" : messages[message]!.role;
     const parts: Int32Array[] = [];
@@ -76,7 +71,7 @@ export class Renderer {
         continue;
       }
       flush();
-      parts.push(ids ?? Int32Array.of((atom as Atom & { kind: "control" }).id));
+      parts.push(ids ?? Int32Array.of((atom as Fragment & { kind: "control" }).id));
     }
     flush();
     return spanOf(role, join(parts));
@@ -92,9 +87,9 @@ export class Renderer {
 }
 
 function spokenIds(
-  atom: Atom,
+  atom: Fragment,
   message: number | undefined,
-  spoken: SpokenIds | undefined,
+  spoken: AnswerTokens | undefined,
 ): Int32Array | undefined {
   return atom.kind === "text" && atom.message === message ? spoken?.(atom.text) : undefined;
 }

@@ -2,31 +2,31 @@
 // text between them. The rule: what a template writes between two contents is cut in front of the control
 // token that follows an end of turn (`<|im_end|>\n` closes the earlier message, `<|im_start|>user\n` opens the
 // next). It encodes nothing.
-import type { Piece } from "./prompt.ts";
+import type { Piece } from "./placeholders.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 
-export type Atom =
+export type Fragment =
   | { readonly kind: "control"; readonly id: number }
   /** `message` as in Piece. */
   | { readonly kind: "text"; readonly text: string; readonly message: number | undefined };
 
 /** The atoms that belong to one message; `message` is undefined for what the template adds of its own. */
-export interface Portion {
+export interface SpanFragments {
   readonly message: number | undefined;
-  readonly atoms: readonly Atom[];
+  readonly atoms: readonly Fragment[];
 }
 
 /** Portions in order; all atoms of `pieces` are in them, but a text atom may be cut in two. */
-export function portionsOf(
+export function splitIntoSpans(
   pieces: readonly Piece[],
   messageCount: number,
   tokenizer: Tokenizer,
   stopTokens: ReadonlySet<number>,
   generationPrompt: boolean,
-): Portion[] {
-  const portions: { message: number | undefined; atoms: Atom[] }[] = [];
+): SpanFragments[] {
+  const portions: { message: number | undefined; atoms: Fragment[] }[] = [];
   let last = -1;
-  let between: Atom[] = [];
+  let between: Fragment[] = [];
   const settle = (openings: readonly (number | undefined)[]) => {
     const segments = cut(between, stopTokens, openings.length > 0 && last >= 0);
     const closing = last >= 0 ? segments.shift() : undefined;
@@ -53,8 +53,8 @@ export function portionsOf(
   return portions;
 }
 
-function atomsOf(pieces: readonly Piece[], tokenizer: Tokenizer): Atom[] {
-  return pieces.flatMap(({ kind, text, message }): Atom[] => {
+function atomsOf(pieces: readonly Piece[], tokenizer: Tokenizer): Fragment[] {
+  return pieces.flatMap(({ kind, text, message }): Fragment[] => {
     if (kind === "content") return [{ kind: "text", text, message }];
     return tokenizer
       .sections(text)
@@ -67,8 +67,8 @@ function atomsOf(pieces: readonly Piece[], tokenizer: Tokenizer): Atom[] {
 }
 
 /** With `must` there are at least two segments, of which the first closes what came before. */
-function cut(atoms: readonly Atom[], stopTokens: ReadonlySet<number>, must: boolean): Atom[][] {
-  const segments: Atom[][] = [[]];
+function cut(atoms: readonly Fragment[], stopTokens: ReadonlySet<number>, must: boolean): Fragment[][] {
+  const segments: Fragment[][] = [[]];
   for (const [place, atom] of atoms.entries()) {
     if (atom.kind === "control" && !stopTokens.has(atom.id) && followsStop(atoms, place, stopTokens)) {
       segments.push([]);
@@ -78,7 +78,7 @@ function cut(atoms: readonly Atom[], stopTokens: ReadonlySet<number>, must: bool
   return segments.length === 1 && must ? cutWithoutTurns(atoms, stopTokens) : segments;
 }
 
-function followsStop(atoms: readonly Atom[], place: number, stopTokens: ReadonlySet<number>): boolean {
+function followsStop(atoms: readonly Fragment[], place: number, stopTokens: ReadonlySet<number>): boolean {
   for (let at = place - 1; at >= 0; at--) {
     const atom = atoms[at]!;
     if (atom.kind === "control") return stopTokens.has(atom.id);
@@ -92,13 +92,13 @@ function followsStop(atoms: readonly Atom[], place: number, stopTokens: Readonly
  * the middle, since what closes a message and what opens one are about equally long; else in front of the
  * first control token; else all of it opens the next message.
  */
-function cutWithoutTurns(atoms: readonly Atom[], stopTokens: ReadonlySet<number>): Atom[][] {
+function cutWithoutTurns(atoms: readonly Fragment[], stopTokens: ReadonlySet<number>): Fragment[][] {
   const breaks = lineBreaks(atoms);
   if (breaks.length > 0) {
     const total = atoms.reduce((sum, atom) => sum + lengthOf(atom), 0);
     const off = (offset: number) => Math.abs(offset - total / 2);
     const nearest = breaks.reduce((best, next) => (off(next.offset) < off(best.offset) ? next : best));
-    const atom = atoms[nearest.place] as Atom & { kind: "text" };
+    const atom = atoms[nearest.place] as Fragment & { kind: "text" };
     const front = { ...atom, text: atom.text.slice(0, nearest.at) };
     const back = { ...atom, text: atom.text.slice(nearest.at) };
     return [
@@ -117,7 +117,7 @@ interface LineBreak {
   readonly offset: number;
 }
 
-function lineBreaks(atoms: readonly Atom[]): LineBreak[] {
+function lineBreaks(atoms: readonly Fragment[]): LineBreak[] {
   const breaks: LineBreak[] = [];
   let offset = 0;
   for (const [place, atom] of atoms.entries()) {
@@ -131,7 +131,7 @@ function lineBreaks(atoms: readonly Atom[]): LineBreak[] {
   return breaks;
 }
 
-function lengthOf(atom: Atom): number {
+function lengthOf(atom: Fragment): number {
   return atom.kind === "text" ? atom.text.length : 1;
 }
 

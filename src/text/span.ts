@@ -1,6 +1,6 @@
 // The tokens of one rendered message, the unit in which conversations are compared (design §2). Two spans are
 // equal when their tokens are. Not a range of pages, and not a message: a template may add spans of its own.
-import type { Role } from "./prompt.ts";
+import type { Role } from "../chat/chat.ts";
 
 export interface Span {
   /** Whose message; "template" for what the template adds: a default system text, the generation prompt. */

@@ -4,9 +4,9 @@
 // (trim them, search them) get weaker marks, down to none; what then cannot be told apart is refused where it
 // spells a control token. It knows no tokens but the spelling of the added ones.
 import { Template } from "@huggingface/jinja";
+import type { Message, Tool } from "../chat/chat.ts";
 import { PocketError, pocketError } from "../errors.ts";
-import { Marks } from "./placeholders.ts";
-import type { Piece, PromptMessage, PromptTool } from "./prompt.ts";
+import { type Piece, Placeholders } from "./placeholders.ts";
 import type { AddedToken } from "./tokenizer.ts";
 
 export interface Rendered {
@@ -52,14 +52,13 @@ export class ChatTemplate {
   }
 
   /** Throws BAD_TEMPLATE with the template's own sentence where it raises one. */
-  render(
-    messages: readonly PromptMessage[],
-    tools: readonly PromptTool[],
-    addGenerationPrompt = true,
-  ): Rendered {
-    const text = this.#run(this.#prepare(messages, tools, new Marks(), "nothing"), addGenerationPrompt);
+  render(messages: readonly Message[], tools: readonly Tool[], addGenerationPrompt = true): Rendered {
+    const text = this.#run(
+      this.#prepare(messages, tools, new Placeholders(), "nothing"),
+      addGenerationPrompt,
+    );
     for (const marking of markings) {
-      const marks = new Marks();
+      const marks = new Placeholders();
       const input = this.#prepare(messages, tools, marks, marking);
       const marked = this.#runMarked(input, addGenerationPrompt);
       if (marked === undefined || marks.restore(marked) !== text) continue;
@@ -72,9 +71,9 @@ export class ChatTemplate {
   }
 
   #prepare(
-    messages: readonly PromptMessage[],
-    tools: readonly PromptTool[],
-    marks: Marks,
+    messages: readonly Message[],
+    tools: readonly Tool[],
+    marks: Placeholders,
     marking: Marking,
   ): Input {
     const literals = marking === "nothing" ? undefined : marking === "special" ? this.#special : this.#added;
@@ -114,11 +113,7 @@ export class ChatTemplate {
   }
 
   /** Without marks nothing tells a control token of the template from one that foreign text spells. */
-  #refuseControlTokens(
-    messages: readonly PromptMessage[],
-    tools: readonly PromptTool[],
-    pieces: readonly Piece[],
-  ): void {
+  #refuseControlTokens(messages: readonly Message[], tools: readonly Tool[], pieces: readonly Piece[]): void {
     const found = new Set(pieces.map(({ message }) => message));
     const loose = messages.map((message, index) =>
       found.has(index) ? { ...message, content: "" } : message,
@@ -166,7 +161,7 @@ interface Input {
 
 type Shield = (text: string) => string;
 
-function templateMessage(message: PromptMessage, content: string, shield: Shield): unknown {
+function templateMessage(message: Message, content: string, shield: Shield): unknown {
   return {
     role: message.role,
     content,
@@ -190,7 +185,7 @@ function templateMessage(message: PromptMessage, content: string, shield: Shield
   };
 }
 
-function templateTool(tool: PromptTool): unknown {
+function templateTool(tool: Tool): unknown {
   const { name, description, parameters } = tool;
   return {
     type: "function",
@@ -221,7 +216,7 @@ function shieldDeep(value: unknown, shield: Shield): unknown {
 }
 
 /** Finds the contents in a marked rendering, in order; those that are not there stay template text. */
-function locate(marked: string, contents: readonly string[], marks: Marks): Piece[] {
+function locate(marked: string, contents: readonly string[], marks: Placeholders): Piece[] {
   const pieces: Piece[] = [];
   let at = 0;
   for (const [message, content] of contents.entries()) {

@@ -2,14 +2,14 @@
 // still be coming, so there are three answers: not a call, not yet known, and the name with the place where the
 // arguments begin. It keeps nothing and reads no further than the opening bracket of the arguments.
 
-export interface CallHead {
+export interface ToolCallHeader {
   readonly name: string;
   /** Where the arguments' opening bracket stands. */
   readonly argumentsAt: number;
 }
 
 /** A call whose object is whole. */
-export interface WholeCall {
+export interface ParsedToolCall {
   readonly name: string;
   /** JSON text. */
   readonly arguments: string;
@@ -22,10 +22,10 @@ const firstName = /^\{\s*"name"\s*:\s*"([^"\\]*)("?)/;
 const otherKeys = ["arguments", "parameters", "type", "id"];
 
 /** `offers` says whether a name, or with `partly` a beginning of one, is that of a tool. */
-export function readHead(
+export function readToolCallHeader(
   text: string,
   offers: (name: string, partly: boolean) => boolean,
-): CallHead | "open" | "none" {
+): ToolCallHeader | "open" | "none" {
   const whole = head.exec(text);
   if (whole) {
     const name = unquoted(whole[1]!);
@@ -44,7 +44,7 @@ export function readHead(
 }
 
 /** The call that a whole object is, whatever the order of its keys; undefined where it is none. */
-export function readWhole(text: string): WholeCall | undefined {
+export function parseToolCall(text: string): ParsedToolCall | undefined {
   let object: unknown;
   try {
     object = JSON.parse(text);

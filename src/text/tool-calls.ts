@@ -4,7 +4,7 @@
 // not depend on them. It knows no ids, no events and no tokens.
 
 import { JsonExtent } from "./json-extent.ts";
-import { readHead, readWhole } from "./tool-call-header.ts";
+import { parseToolCall, readToolCallHeader } from "./tool-call-header.ts";
 
 /** Offsets are in the answer's text: [start, end) is where a piece of content stood. */
 export type AnswerPart =
@@ -17,9 +17,9 @@ export interface ToolCallOptions {
   /** Names of the tools offered. */
   readonly names: readonly string[];
   /** Those of them whose calls count only in `<tool_call>`: elsewhere no grammar has seen to their arguments. */
-  readonly tagged?: readonly string[];
+  readonly taggedOnly?: readonly string[];
   /** Calls after which the answer is `full`. Default: no limit. */
-  readonly callsMax?: number;
+  readonly maxCalls?: number;
 }
 
 interface Frame {
@@ -175,7 +175,7 @@ export class ToolCalls {
   #readHead(): boolean {
     const end = this.#extent.close(this.#held, this.#seen, 0);
     const object = this.#held.slice(this.#object, end < 0 ? undefined : end);
-    const found = readHead(object, (name, partly) => this.#offers(name, partly));
+    const found = readToolCallHeader(object, (name, partly) => this.#offers(name, partly));
     if (found === "none") return this.#refuse();
     if (found !== "open") {
       this.#extent = new JsonExtent();
@@ -188,7 +188,7 @@ export class ToolCalls {
     }
     this.#seen = this.#held.length;
     if (end < 0) return false;
-    const call = readWhole(object);
+    const call = parseToolCall(object);
     if (!call || !this.#offers(call.name, false)) return this.#refuse();
     this.#start(call.name);
     this.#delta(call.arguments);
@@ -201,8 +201,8 @@ export class ToolCalls {
   /** An answer may call what was not offered in so many words; whoever runs it says so. */
   #offers(name: string, partly: boolean): boolean {
     if (this.#frame.certain) return name !== "" || partly;
-    const { names, tagged = [] } = this.options;
-    const loose = names.filter((offered) => !tagged.includes(offered));
+    const { names, taggedOnly = [] } = this.options;
+    const loose = names.filter((offered) => !taggedOnly.includes(offered));
     return loose.some((offered) => (partly ? offered.startsWith(name) : offered === name));
   }
 
@@ -254,7 +254,7 @@ export class ToolCalls {
       if (closing !== "" && rest.startsWith(closing)) this.#drop(space + closing.length);
       this.#state = "text";
     }
-    this.#full = this.#ended >= (this.options.callsMax ?? Number.POSITIVE_INFINITY);
+    this.#full = this.#ended >= (this.options.maxCalls ?? Number.POSITIVE_INFINITY);
     return true;
   }
 

@@ -23,10 +23,11 @@ describe("answers that outgrow the pool", () => {
       }),
     );
     expect(answers).toEqual(prompts.map((prompt) => continuation(prompt, 60)));
-    const { parkings, givenUp, parked, running } = engine.stats();
-    expect(parkings).toBeGreaterThan(0);
-    expect(givenUp).toBeGreaterThan(0);
-    expect({ parked, running, busy: engine.busy }).toEqual({ parked: 0, running: 0, busy: 0 });
+    const { preemptions, promptTokens, preempted, running } = engine.stats();
+    expect(preemptions).toBeGreaterThan(0);
+    // A request that is recomputed reads its tokens again as a prompt.
+    expect(promptTokens).toBeGreaterThan(90);
+    expect({ preempted, running, busy: engine.busy }).toEqual({ preempted: 0, running: 0, busy: 0 });
     expect(runner.stats()).toMatchObject({ pagesUsed: 0, sequences: 0 });
   });
 
@@ -36,7 +37,7 @@ describe("answers that outgrow the pool", () => {
     const first = answer(a, range(0, 30), 40).finally(() => a.release());
     const second = answer(b, range(50, 80), 40).finally(() => b.release());
     await Promise.all([first, second]);
-    expect(engine.stats().givenUp).toBeGreaterThan(0);
+    expect(engine.stats().promptTokens).toBeGreaterThan(60);
     for (const id of [1, 2]) {
       const sampled = runner.log.flat().filter((entry) => entry.sequence === id && entry.sample);
       expect(sampled.map(({ sample }) => sample!.draw)).toEqual(range(0, 40));
@@ -77,7 +78,7 @@ describe("answers that outgrow the pool", () => {
     const sequence = engine.create();
     expect(await answer(sequence, range(5, 35), 20, { evictIdle })).toEqual(continuation(range(5, 35), 20));
     expect(idle).toHaveLength(1);
-    expect(engine.stats().parkings).toBe(0);
+    expect(engine.stats().preemptions).toBe(0);
   });
 
   test("wait for the file of an idle sequence whose pages are still being written", async () => {
@@ -98,13 +99,13 @@ describe("answers that outgrow the pool", () => {
     };
     const sequence = engine.create();
     expect(await answer(sequence, range(5, 37), 20, { evictIdle })).toEqual(continuation(range(5, 37), 20));
-    expect(engine.stats().parkings).toBe(1);
+    expect(engine.stats().preemptions).toBe(1);
     const back = await engine.load("idle.kv");
     expect(Array.from(back.tokens())).toEqual(range(0, 32));
   });
 
   test("that gave their cells up and can never have them back end with CACHE_TOO_SMALL", async () => {
-    const { engine } = rig(4, 32, { patienceMs: 30 });
+    const { engine } = rig(4, 32, { allocationTimeoutMs: 30 });
     const [a, b] = [engine.create(), engine.create()];
     const first = answer(a, range(0, 20), 44);
     const second = answer(b, range(50, 70), 44);
@@ -150,7 +151,7 @@ describe("a seeded stress with faults", () => {
         async (seed, pages) => {
           const scripted = new ScriptedRunner(pages);
           const runner = faultyRunner(scripted, { seed, step: 0.02, splice: 0.05 });
-          const engine = new Engine(runner, { stepTokens: 24, gapMs: 5, patienceMs: 5 });
+          const engine = new Engine(runner, { stepTokens: 24, gapMs: 5, allocationTimeoutMs: 5 });
           const ends = range(0, 6).map(async (place) => {
             const prompt = range(seed % 90, (seed % 90) + 10 + 7 * place);
             const sequence = engine.create();
@@ -173,7 +174,7 @@ describe("a seeded stress with faults", () => {
           });
           await Promise.all(ends);
           expect(engine.busy).toBe(0);
-          expect(engine.stats()).toMatchObject({ running: 0, parked: 0, queued: 0 });
+          expect(engine.stats()).toMatchObject({ running: 0, preempted: 0, queued: 0 });
           expect(scripted.stats()).toMatchObject({ pagesUsed: 0, sequences: 0 });
         },
       ),

@@ -145,15 +145,15 @@ describe("what is proposed", () => {
     costs.observe(0, 20);
     const good = new PromptLookup(repeated);
     for (let turn = 0; turn < 30; turn++) {
-      const { length } = good.propose(100, 1, costs);
+      const { length } = good.draft(100, 1, costs);
       good.learn(length, length);
     }
-    expect(good.propose(100, 1, costs)).toHaveLength(maxDraftTokens);
-    expect(good.propose(3, 1, costs)).toHaveLength(3);
+    expect(good.draft(100, 1, costs)).toHaveLength(maxDraftTokens);
+    expect(good.draft(3, 1, costs)).toHaveLength(3);
     const bad = new PromptLookup(repeated);
     let rows = 0;
     for (let turn = 0; turn < 1000; turn++) {
-      const { length } = bad.propose(100, 1, costs);
+      const { length } = bad.draft(100, 1, costs);
       rows += length;
       bad.learn(length, 0);
     }
@@ -168,6 +168,6 @@ describe("what is proposed", () => {
     expect(costs.ratio(12)).toBeCloseTo(13);
     expect(costs.ratio(0)).toBe(1);
     const lookup = new PromptLookup(repeated);
-    expect(lookup.propose(100, 1, costs).length).toBeLessThanOrEqual(1);
+    expect(lookup.draft(100, 1, costs).length).toBeLessThanOrEqual(1);
   });
 });

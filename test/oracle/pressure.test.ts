@@ -29,7 +29,8 @@ describe("on the tiny model", () => {
     const runner = await openTiny("pressure", { pages: 12 });
     const tight = new Engine(runner, { stepTokens: 64 });
     expect(await answersOf(tight, 5, 60)).toEqual(expected);
-    expect(tight.stats().givenUp).toBeGreaterThan(0);
+    // The prompts have 150 tokens; more means that a request was recomputed.
+    expect(tight.stats().promptTokens).toBeGreaterThan(150);
     expect(runner.stats()).toMatchObject({ pagesUsed: 0, sequences: 0 });
     runner.check();
     await tight.close();
@@ -49,7 +50,7 @@ describe("on the tiny model", () => {
     const expected = await answersOf(roomy, 4, 30);
     const runner = await openTiny("pressure", { pages: 24 });
     const faulty = faultyRunner(runner, { seed: 3, step: 0.03, splice: 0.1 });
-    const engine = new Engine(faulty, { stepTokens: 32, patienceMs: 5 });
+    const engine = new Engine(faulty, { stepTokens: 32, allocationTimeoutMs: 5 });
     let answered = 0;
     for (let round = 0; round < 6; round++) {
       const ends = await Promise.all(

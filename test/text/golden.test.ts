@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import type { PromptMessage, PromptTool } from "../../src/text/prompt.ts";
+import type { Message, Tool } from "../../src/chat/chat.ts";
 import { Renderer } from "../../src/text/render.ts";
 import { tokensOf } from "../../src/text/span.ts";
 import { ChatTemplate, templateSource } from "../../src/text/template.ts";
@@ -11,7 +11,7 @@ import { Tokenizer } from "../../src/text/tokenizer.ts";
 import { realModel } from "../support/real-models.ts";
 
 interface GoldenMessage {
-  readonly role: PromptMessage["role"];
+  readonly role: Message["role"];
   readonly content: string;
   readonly tool_calls?: readonly {
     readonly function: { readonly name: string; readonly arguments: unknown };
@@ -22,7 +22,7 @@ interface GoldenInput {
   readonly name: string;
   readonly text?: string;
   readonly messages?: readonly GoldenMessage[];
-  readonly tools?: readonly { readonly function: PromptTool }[];
+  readonly tools?: readonly { readonly function: Tool }[];
 }
 
 const inputs = read(new URL("../golden/prompts.json", import.meta.url).pathname) as {
@@ -73,7 +73,7 @@ function load(folder: string): { readonly tokenizer: Tokenizer; readonly rendere
   return { tokenizer, renderer: new Renderer(tokenizer, template, new Set(manifest.tokens.eos)) };
 }
 
-function messageOf({ role, content, tool_calls }: GoldenMessage): PromptMessage {
+function messageOf({ role, content, tool_calls }: GoldenMessage): Message {
   const toolCalls = tool_calls?.map(({ function: called }, index) => ({
     id: `call-${index}`,
     name: called.name,
@@ -82,7 +82,7 @@ function messageOf({ role, content, tool_calls }: GoldenMessage): PromptMessage 
   return { role, content, ...(toolCalls ? { toolCalls } : {}) };
 }
 
-function toolsOf({ tools = [] }: GoldenInput): PromptTool[] {
+function toolsOf({ tools = [] }: GoldenInput): Tool[] {
   return tools.map((tool) => tool.function);
 }
 

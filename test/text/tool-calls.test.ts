@@ -159,7 +159,7 @@ it("what was refused as a call stays refused, whatever follows", () => {
 
 it("one call is wanted: nothing comes behind it", () => {
   const answer = `${tagged("ls", "{}")}\n${tagged("ls", '{"a":1}')} text`;
-  const parser = new ToolCalls({ names, callsMax: 1 });
+  const parser = new ToolCalls({ names, maxCalls: 1 });
   const parts = parser.push(answer);
   expect(parser.full).toBe(true);
   expect(parts.filter(({ kind }) => kind === "call-end")).toHaveLength(1);
@@ -203,11 +203,11 @@ it("names that count in their tag only are text elsewhere", () => {
     `\`\`\`json\n${call}\n\`\`\``,
     `<tools>${call}</tools>`,
   ];
-  const found = (tagged: string[]) => forms.map((form) => read([form], { tagged }).calls.length);
+  const found = (taggedOnly: string[]) => forms.map((form) => read([form], { taggedOnly }).calls.length);
   expect(found([])).toEqual([1, 1, 1, 1]);
   expect(found(["ls"])).toEqual([1, 0, 0, 0]);
   expect(found(["read_file"])).toEqual([1, 1, 1, 1]);
-  expect(read([call], { tagged: ["ls"] }).text).toBe(call);
+  expect(read([call], { taggedOnly: ["ls"] }).text).toBe(call);
 });
 
 it("the result does not depend on how the answer was broken up", () => {
@@ -216,9 +216,9 @@ it("the result does not depend on how the answer was broken up", () => {
       fc.array(fragment, { maxLength: 12 }),
       fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 1, maxLength: 8 }),
       fc.constantFrom(undefined, 1),
-      (fragments, sizes, callsMax) => {
+      (fragments, sizes, maxCalls) => {
         const answer = fragments.join("");
-        const options = callsMax === undefined ? {} : { callsMax };
+        const options = maxCalls === undefined ? {} : { maxCalls };
         const whole = read([answer], options);
         expect(read(answer.split(""), options)).toEqual(whole);
         const groups: string[] = [];
@@ -228,7 +228,7 @@ it("the result does not depend on how the answer was broken up", () => {
           at += size;
         }
         expect(read(groups, options)).toEqual(whole);
-        if (whole.calls.length === 0 && callsMax === undefined) expect(whole.text).toBe(answer);
+        if (whole.calls.length === 0 && maxCalls === undefined) expect(whole.text).toBe(answer);
       },
     ),
     { numRuns: 3000 },

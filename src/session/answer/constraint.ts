@@ -3,7 +3,7 @@
 // where the client relies on them, else any object and a warning. It walks no grammar.
 import type { ChatRequest, Tool } from "../../chat/chat.ts";
 import { PocketError, pocketError } from "../../errors.ts";
-import type { Grammar, Grammars } from "../../text/grammar.ts";
+import type { Grammars, TokenConstraint } from "../../text/grammar.ts";
 import { grammarSchema } from "../../text/json-schema.ts";
 import type { GrammarPlan } from "../../text/xgrammar.ts";
 
@@ -11,7 +11,7 @@ type Constraints = Pick<ChatRequest, "tools" | "toolChoice" | "callable" | "para
 
 export interface AnswerConstraint {
   /** To be disposed by the caller. Absent: the answer is free. */
-  readonly grammar?: Grammar;
+  readonly grammar?: TokenConstraint;
   /** What was asked for and is not enforced, a sentence each. */
   readonly warnings: readonly string[];
 }
