@@ -3,7 +3,7 @@
 import { type Command, Option } from "commander";
 import type { Config } from "../config/config.ts";
 import type { Setting } from "../config/settings.ts";
-import { harnessNames } from "../harness/run-options.ts";
+import { harnessNames } from "../harness/policies/registry.ts";
 import type { RunFlags } from "./run.ts";
 
 /** What main.ts does for every verb. */

@@ -1,31 +1,35 @@
-// A summary as a form: an answer constrained to one field per call of the range, for compressors that are too small to
-// find by themselves what a range held. The names of the fields are the conversation's, what stands in them is the
-// model's. Which compressor gets one is its caller's decision; the article's compressor writes free text.
-
+// A summary as a form: the compressor's answer is constrained to one text field per call of the range. For models too
+// small to find by themselves what a range holds. The caller of compactBlock decides whether to use it; the article's
+// compressor writes free text.
 import type { AnswerFormat, ToolCall } from "../chat/chat.ts";
 import type { Block } from "./block.ts";
-import { compactTool, expandTool } from "./tools.ts";
+import { isContextTool } from "./tools.ts";
 
 /** Characters of a field's name. */
 const maxNameLength = 72;
 
-/** One per call, `src/main.py`, and the tag of a memory; none for requests and calls that manage the context. */
+/**
+ * Field names for a range: per call its first text argument (`src/main.py`), per memory its tag. Requests and calls of
+ * the context tools have none.
+ */
 export function fieldsOf(blocks: readonly Block[]): string[] {
   const fields = blocks.flatMap((block) => {
     if (block.kind === "memory") return [block.tag];
-    return block.originals.flatMap(({ message }) => (message.toolCalls ?? []).filter(isWork).map(fieldOf));
+    return block.originals.flatMap(({ message }) =>
+      (message.toolCalls ?? []).filter(({ name }) => !isContextTool(name)).map(fieldOf),
+    );
   });
   return [...new Set(fields)];
 }
 
-/** Not strict: a Chat that cannot compile it leaves it, and the answer is taken as it comes. */
+/** Not strict: a Chat that cannot compile the schema ignores it, and `textOf` accepts the free text. */
 export function formatOf(fields: readonly string[]): AnswerFormat {
   const properties = Object.fromEntries(fields.map((field) => [field, { type: "string" }]));
   const schema = { type: "object", properties, required: fields, additionalProperties: false };
   return { type: "json_schema", schema, strict: false };
 }
 
-/** A line per field; what is no such form is left as it is. */
+/** One line per field; empty if all fields are; the answer itself if it is not JSON. */
 export function textOf(answer: string, fields: readonly string[]): string {
   try {
     const form = JSON.parse(answer) as Readonly<Record<string, unknown>>;
@@ -36,11 +40,7 @@ export function textOf(answer: string, fields: readonly string[]): string {
   }
 }
 
-function isWork({ name }: ToolCall): boolean {
-  return name !== compactTool.name && name !== expandTool.name;
-}
-
-/** The first argument that is text, or the tool where there is none: what the call was about. */
+/** The first text argument of the call, or the tool's name. */
 function fieldOf({ name, arguments: json }: ToolCall): string {
   let about: unknown;
   try {

@@ -1,8 +1,8 @@
-// The two tools by which an agent manages its context, as the model sees them, and what every such tool gives
-// back: text for the model, and what was done. Refusals are text and never thrown, since the model can correct
-// itself; operating errors are thrown.
+// The two tools by which an agent manages its context, as the model sees them, and what is common to both: a tool
+// returns text for the model. A refusal is text, because the model can correct itself; operating errors are thrown.
 import type { Tool } from "../chat/chat.ts";
 
+/** Runs by `compactBlock`. */
 export const compactTool: Tool = {
   name: "compact_block",
   description:
@@ -22,6 +22,7 @@ export const compactTool: Tool = {
   },
 };
 
+/** Runs by `expandBlock`. */
 export const expandTool: Tool = {
   name: "expand_block",
   description:
@@ -34,25 +35,49 @@ export const expandTool: Tool = {
   },
 };
 
-/** `Done` is what happened; absent when the tool refused, and then nothing has changed. */
+/** Whether a call of this name manages the context, instead of working on the task. */
+export function isContextTool(name: string): boolean {
+  return name === compactTool.name || name === expandTool.name;
+}
+
+/** What a context tool did. */
 export interface ToolOutcome<Done> {
-  /** The tool's result. */
+  /** The tool's result, for the model. */
   readonly text: string;
+  /** Absent when the tool refused; then nothing has changed. */
   readonly done?: Done;
 }
 
-/** A sentence for the model, with the numbers and what to do. */
+/** A sentence for the model: what is wrong, the numbers, and what to do instead. */
 export interface Refusal {
   readonly refusal: string;
 }
 
-/** The text fields of a call's arguments: required ones first, optional ones may be absent. */
+/** The text fields of a call's arguments. Optional ones may be absent. */
 export function readArguments<Required extends string, Optional extends string = never>(
   json: string,
   required: readonly Required[],
   optional: readonly Optional[] = [],
 ): ({ readonly [key in Required]: string } & { readonly [key in Optional]?: string }) | Refusal {
   const form = `{${[...required, ...optional.map((name) => `${name}?`)].join(", ")}}`;
+  const read = parseArguments(json, form);
+  if ("refusal" in read) return read;
+  const { fields } = read;
+  const bad = [...required, ...optional].filter((name) => {
+    const value = fields[name];
+    const isAbsent = value === undefined || value === null;
+    return isAbsent ? required.includes(name as Required) : typeof value !== "string";
+  });
+  if (bad.length > 0) return { refusal: `${bad.join(" and ")} must be text: ${form}. Call again.` };
+  const wanted = [...required, ...optional].filter((name) => typeof fields[name] === "string");
+  return Object.fromEntries(wanted.map((name) => [name, fields[name]])) as never;
+}
+
+/** The JSON object in a call's arguments. `form`: its fields, for the refusal. */
+export function parseArguments(
+  json: string,
+  form: string,
+): { readonly fields: Readonly<Record<string, unknown>> } | Refusal {
   let given: unknown;
   try {
     given = JSON.parse(json);
@@ -62,13 +87,5 @@ export function readArguments<Required extends string, Optional extends string =
   if (typeof given !== "object" || given === null || Array.isArray(given)) {
     return { refusal: `The arguments must be an object of the form ${form}. Call again.` };
   }
-  const fields = given as { readonly [key: string]: unknown };
-  const bad = [...required, ...optional].filter((name) => {
-    const value = fields[name];
-    const isAbsent = value === undefined || value === null;
-    return isAbsent ? required.includes(name as Required) : typeof value !== "string";
-  });
-  if (bad.length > 0) return { refusal: `${bad.join(" and ")} must be text: ${form}. Call again.` };
-  const wanted = [...required, ...optional].filter((name) => typeof fields[name] === "string");
-  return Object.fromEntries(wanted.map((name) => [name, fields[name]])) as never;
+  return { fields: given as Readonly<Record<string, unknown>> };
 }

@@ -164,7 +164,7 @@ export class AgentLoop {
       chat,
       tools: this.#specs,
       answer: answer ?? {},
-      fresh: (name, made) => tools.find(({ spec }) => spec.name === name)?.fresh?.(made) ?? "any",
+      remaining: (name, made) => tools.find(({ spec }) => spec.name === name)?.remaining?.(made) ?? "any",
       limit: limits.window,
       pending: this.#overhead + open,
       // The final answer has to fit behind whatever comes in now.

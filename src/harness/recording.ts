@@ -1,7 +1,7 @@
-// A run that was exported, as a script to play again: what the agent said in each turn, what its tools gave back,
-// what its compressor wrote. Read from the lines of export.ts; knows nothing of costs.
-import type { Message, ToolCall } from "../chat/chat.ts";
-import { compactTool, expandTool } from "../context/tools.ts";
+// An exported run (context/export.ts), read as a script to replay: the agent's message in each turn, the results of its
+// tools, the summaries of its compressor.
+import type { Message } from "../chat/chat.ts";
+import { isContextTool } from "../context/tools.ts";
 import { pocketError } from "../errors.ts";
 
 /** A user's message, or an assistant's with the results of its calls in their order. */
@@ -16,14 +16,14 @@ export interface Recording {
   readonly summaries: ReadonlyMap<string, string>;
 }
 
-/** Throws BAD_RECORDING; `name` is how errors call it. */
+/** `name`: of the file, for errors. Throws BAD_RECORDING. */
 export function readRecording(name: string, text: string): Recording {
   const lines = text.split("\n").filter((line) => line.trim() !== "");
-  const rows = lines.map((line, place) => {
+  const rows = lines.map((line, index) => {
     try {
       return JSON.parse(line) as Readonly<Record<string, unknown>>;
     } catch {
-      throw pocketError("BAD_RECORDING", name, `line ${place + 1} is not JSON`);
+      throw pocketError("BAD_RECORDING", name, `line ${index + 1} is not JSON`);
     }
   });
   const messages = rows.filter(({ type }) => type === "message").map(({ message }) => message as Message);
@@ -37,17 +37,13 @@ export function readRecording(name: string, text: string): Recording {
   };
 }
 
-/** Without the calls that manage the context; undefined where nothing else was said. */
+/** The message without calls of the context tools; undefined if it had no other calls. */
 export function withoutContextCalls(message: Message): Message | undefined {
   const { toolCalls = [], ...rest } = message;
-  const others = toolCalls.filter((call) => !isContextCall(call));
+  const others = toolCalls.filter((call) => !isContextTool(call.name));
   if (others.length > 0) return { ...rest, toolCalls: others };
-  // A turn that had calls must not become the answer.
+  // A turn that had only context calls must not become the answer.
   return toolCalls.length > 0 ? undefined : rest;
-}
-
-export function isContextCall({ name }: ToolCall): boolean {
-  return name === compactTool.name || name === expandTool.name;
 }
 
 function stepsOf(messages: readonly Message[]): Step[] {

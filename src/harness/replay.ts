@@ -6,20 +6,20 @@
 import type { Chat, ChatEvent, ChatRequest, Message, ToolCall } from "../chat/chat.ts";
 import type { CountTokens } from "../context/block.ts";
 import { Conversation } from "../context/conversation.ts";
-import { compactTool } from "../context/tools.ts";
+import { compactTool, isContextTool } from "../context/tools.ts";
 import { pocketError } from "../errors.ts";
 import { CacheSimulator } from "./cache-simulator.ts";
 import type { CostModel, PromptCost } from "./cost-model.ts";
 import { limitsOf } from "./limits.ts";
 import { AgentLoop } from "./loop.ts";
-import type { Policy } from "./policies/policy.ts";
-import { isContextCall, type Recording, type Step, withoutContextCalls } from "./recording.ts";
+import { instructionsOf, type Policy } from "./policies/policy.ts";
+import { type HarnessName, policyOf } from "./policies/registry.ts";
+import { type Recording, type Step, withoutContextCalls } from "./recording.ts";
 import { addEvent, emptyReport, type RunReport } from "./report.ts";
-import { instructionsOf, policyOf, type RunOptions } from "./run-options.ts";
 import type { AgentTool } from "./tool.ts";
 
 export interface ReplayCosts {
-  readonly harness: RunOptions["harness"];
+  readonly harness: HarnessName;
   readonly turns: number;
   readonly compactions: number;
   readonly expands: number;
@@ -36,7 +36,7 @@ const window = 2 ** 31;
 /** Costs by a ledger. Throws BAD_RECORDING for a recording whose calls have no results. */
 export async function replay(
   recording: Recording,
-  harness: RunOptions["harness"],
+  harness: HarnessName,
   count: CountTokens,
 ): Promise<ReplayCosts> {
   const report = await replayReport(recording, harness, { count, costModel: new CacheSimulator(count) });
@@ -62,7 +62,7 @@ export interface ReplayOptions {
 /** Turn by turn, priced by any till. Throws BAD_RECORDING for a recording whose calls have no results. */
 export async function replayReport(
   recording: Recording,
-  harness: RunOptions["harness"],
+  harness: HarnessName,
   { count, costModel, session = "replay" }: ReplayOptions,
 ): Promise<RunReport> {
   const plain = policyOf({ harness });
@@ -149,7 +149,7 @@ function toolsOf(steps: readonly Step[], { title }: Recording): AgentTool[] {
     if (step.kind === "request") continue;
     const { message, results } = step;
     for (const call of message.toolCalls ?? []) {
-      if (isContextCall(call)) continue;
+      if (isContextTool(call.name)) continue;
       const result = results.get(call.id);
       if (result === undefined)
         throw pocketError("BAD_RECORDING", title, `the call ${call.id} has no result`);

@@ -10,7 +10,9 @@ import { eventToJson } from "./event-json.ts";
 import type { AgentEvent } from "./events.ts";
 import { limitsOf } from "./limits.ts";
 import { AgentLoop, type AgentResult } from "./loop.ts";
-import { instructionsOf, policyOf, type RunOptions, runOptionsOf } from "./run-options.ts";
+import { instructionsOf } from "./policies/policy.ts";
+import { policyOf } from "./policies/registry.ts";
+import { type RunOptions, runOptionsOf } from "./run-options.ts";
 import { type AgentTool, chosenTools } from "./tool.ts";
 
 /** A run with the task as its first request. `id` absent: a fresh one. Throws RUN_EXISTS. */

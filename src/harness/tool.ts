@@ -1,18 +1,18 @@
-// A tool of an agent and one call of it. Whatever goes wrong inside a tool is a text for the model, which can
-// try something else; only the end of the run passes through.
+// A tool of an agent, and one call of it. Every failure inside a tool becomes a text for the model, which can then try
+// something else; only an abort rejects.
 import type { Tool, ToolCall } from "../chat/chat.ts";
 import { PocketError } from "../errors.ts";
 
 export interface AgentTool {
   readonly spec: Tool;
-  /** `json`: the arguments as the model wrote them. What it throws is told to the model. */
+  /** `json`: the arguments as the model wrote them. The message of a thrown error is the result for the model. */
   run(json: string, signal: AbortSignal): Promise<string>;
-  /** For an agent that is led: which calls it has not made yet. `made`: arguments of earlier calls. Absent: any. */
-  fresh?(made: readonly string[]): Fresh;
+  /** For the forced policy: the calls that remain. `made`: arguments of earlier calls. Absent: "any". */
+  remaining?(made: readonly string[]): RemainingCalls;
 }
 
-/** any: as the tool says; none: all were made; else parameters that leave out what was done. */
-export type Fresh = "any" | "none" | { readonly parameters: unknown };
+/** any: all that the spec allows; none: all calls were made; otherwise parameters without the calls made. */
+export type RemainingCalls = "any" | "none" | { readonly parameters: unknown };
 
 /** The result for the model. Rejects only when `signal` is aborted, with its reason. */
 export async function runTool(
@@ -21,10 +21,7 @@ export async function runTool(
   signal: AbortSignal,
 ): Promise<string> {
   const tool = tools.find(({ spec }) => spec.name === call.name);
-  if (!tool) {
-    const names = tools.map(({ spec }) => spec.name).join(", ") || "none";
-    return `There is no tool '${call.name}'. Tools of the workspace: ${names}.`;
-  }
+  if (!tool) return `There is no tool '${call.name}'. Tools of the workspace: ${namesOf(tools)}.`;
   try {
     const text = await tool.run(call.arguments, signal);
     signal.throwIfAborted();
@@ -35,13 +32,19 @@ export async function runTool(
   }
 }
 
-/** Those of the names, in their order; all without names. Throws BAD_CONFIG for a name that no tool has. */
+/** The tools with these names, in the order of the names; all without names. Throws BAD_CONFIG for an unknown name. */
 export function chosenTools(tools: readonly AgentTool[], names?: readonly string[]): readonly AgentTool[] {
   if (!names) return tools;
   return names.map((name) => {
     const tool = tools.find(({ spec }) => spec.name === name);
     if (tool) return tool;
-    const known = tools.map(({ spec }) => spec.name).join(", ") || "none";
-    throw new PocketError("BAD_CONFIG", `There is no tool '${name}' for this run; there are: ${known}.`);
+    throw new PocketError(
+      "BAD_CONFIG",
+      `There is no tool '${name}' for this run; there are: ${namesOf(tools)}.`,
+    );
   });
+}
+
+function namesOf(tools: readonly AgentTool[]): string {
+  return tools.map(({ spec }) => spec.name).join(", ") || "none";
 }

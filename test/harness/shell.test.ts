@@ -27,7 +27,7 @@ for (const kind of ["bubblewrap", "unshare"] as const)
 describe.each(kinds)("under %s", (kind: SandboxKind) => {
   const sandbox = findSandbox([kind]);
   const shell = (command: string, timeout?: number, signal = new AbortController().signal) => {
-    const tool = shellTool(new Workspace(folder), { sandbox, most: 2000 });
+    const tool = shellTool(new Workspace(folder), { sandbox, maxCharacters: 2000 });
     return runTool(
       [tool],
       { id: "1", name: "shell", arguments: JSON.stringify({ command, timeout }) },

@@ -38,7 +38,7 @@ afterEach(() => rmSync(outside, { recursive: true }));
 const tools = (most = 4000) => [
   readTool(workspace, most),
   listTool(workspace, most),
-  searchTool(workspace, { most, ripgrep: null, limitMs: 1000 }),
+  searchTool(workspace, { maxCharacters: most, ripgrep: null, limitMs: 1000 }),
   editTool(workspace),
   writeTool(workspace),
 ];
@@ -223,7 +223,7 @@ describe("search", () => {
     async () => {
       for (const given of [{ pattern: "tot.l\\(" }, { pattern: "^t", path: "a.txt" }, { pattern: "none" }]) {
         const call = { id: "1", name: "search", arguments: JSON.stringify(given) };
-        const by = searchTool(workspace, { most: 4000, ripgrep });
+        const by = searchTool(workspace, { maxCharacters: 4000, ripgrep });
         expect(await runTool([by], call, new AbortController().signal)).toBe(await use("search", given));
       }
     },

@@ -1,36 +1,38 @@
-// A Pocket Context Agent whose every answer is a call, for models too small to manage a context by themselves. Where
-// the window is fuller than a share, that call is compact_block, on ids that the catalog has, and its compressor fills
-// in a form; elsewhere it is any other tool, those first that know of something no call was about, a file not read, and
-// `finish` ends the task. The calls made stand behind each request, since compactions take them out of sight. This is
-// ours and not the article's, whose agent decides alone; it is off unless a run asks for it, and named in the numbers.
-
+// A Pocket Context Agent whose every answer is one constrained call, for models too small to manage their context. Above
+// a fraction of the window the call is compact_block, with ids from the catalog, and the compressor fills in a form.
+// Otherwise it is a call of a workspace tool that was not made yet, such as reading a file that was not read; when none
+// remains, any other tool, or `finish`, which ends the task. The calls made so far end each request, because
+// compactions remove them from the history. The article's agent decides alone, so this policy is off by default and
+// its results are named "+force".
 import type { Callable, Message, Tool, ToolCall } from "../../chat/chat.ts";
 import type { BlockId, Original } from "../../context/block.ts";
 import { catalogOf } from "../../context/catalog.ts";
 import type { Conversation } from "../../context/conversation.ts";
 import type { History } from "../../context/history.ts";
-import { compactTool, expandTool, readArguments } from "../../context/tools.ts";
+import { compactTool, expandTool, isContextTool, readArguments } from "../../context/tools.ts";
 import type { NudgeOptions } from "./nudge.ts";
 import { compact } from "./pocket-context.ts";
 import type { Policy, Steering, Turn } from "./policy.ts";
 
-/** A compaction that was refused is demanded again once the window is fuller by this part. */
-const again = 0.08;
-/** Characters of a step in the list, and steps. */
+/** Fraction of the window that must fill up before a refused compaction is demanded again. */
+const retryFraction = 0.08;
+/** Characters of one line in the list of steps, and its number of lines. */
 const maxLineLength = 80;
 const maxLines = 40;
 
-/** A policy for one run: it remembers when it demanded a compaction. */
-export function forced(policy: Policy, { share }: NudgeOptions): Policy {
+/** Serves one run: it remembers when it last demanded a compaction. */
+export function forced(policy: Policy, { fraction }: NudgeOptions): Policy {
   let demanded = { compactions: -1, used: 0 };
   const isDue = (turn: Turn) => {
     const { history, archive } = turn.conversation;
-    if (usedPart(turn) < share || catalogOf(history).length === 0) return false;
-    return demanded.compactions !== archive.records.length || usedPart(turn) >= demanded.used + again;
+    if (usedFraction(turn) < fraction || catalogOf(history).length === 0) return false;
+    return (
+      demanded.compactions !== archive.records.length || usedFraction(turn) >= demanded.used + retryFraction
+    );
   };
   return {
     ...policy,
-    ...finishing(policy),
+    ...withFinish(policy),
     name: `${policy.name}+force`,
     trailer(turn) {
       if (!isDue(turn)) return stepsMessage(turn.conversation);
@@ -38,9 +40,9 @@ export function forced(policy: Policy, { share }: NudgeOptions): Policy {
       return trailer && { ...trailer, content: `${trailer.content}\n${demand}` };
     },
     steer(turn) {
-      if (!isDue(turn)) return work(turn);
-      demanded = { compactions: turn.conversation.archive.records.length, used: usedPart(turn) };
-      return compaction(turn);
+      if (!isDue(turn)) return steerWork(turn);
+      demanded = { compactions: turn.conversation.archive.records.length, used: usedFraction(turn) };
+      return steerCompaction(turn);
     },
   };
 }
@@ -48,81 +50,82 @@ export function forced(policy: Policy, { share }: NudgeOptions): Policy {
 const demand =
   "The context is too full to go on. Call compact_block on the blocks that you have finished with.";
 
-function usedPart({ conversation, pending, limit }: Turn): number {
+function usedFraction({ conversation, pending, limit }: Turn): number {
   return (conversation.history.tokens + pending) / limit;
 }
 
-/** The range may begin in the first half of the stretch and end in the second, so that it is one, and not a small one. */
-function compaction({ conversation: { history } }: Turn): Steering {
-  const ids = stretchOf(history);
+/**
+ * Allows a start in the first half of the compactable range and an end in the second half, so that start never follows
+ * end and the selection is large.
+ */
+function steerCompaction({ conversation: { history } }: Turn): Steering {
+  const ids = compactableRange(history);
   const half = Math.ceil(ids.length / 2);
-  const ranges = { start: ids.slice(0, half), end: ids.slice(half - 1) };
-  const parameters = objectOf({ start: enumOf(ranges.start), end: enumOf(ranges.end) });
+  const parameters = objectOf({ start: enumOf(ids.slice(0, half)), end: enumOf(ids.slice(half - 1)) });
   return { toolChoice: { name: compactTool.name }, callable: [{ name: compactTool.name, parameters }] };
 }
 
-/** The most tokens of the catalog without a memory between them: what was summarized twice is soon lost. */
-function stretchOf(history: History): BlockId[] {
-  let [longest, most]: [BlockId[], number] = [[], 0];
+/**
+ * The catalog's range with the most tokens that has no memory in it, because a summary of a summary loses facts. The
+ * whole catalog if it has memories only.
+ */
+function compactableRange(history: History): BlockId[] {
+  let [largest, maxTokens]: [BlockId[], number] = [[], 0];
   let [ids, tokens]: [BlockId[], number] = [[], 0];
   for (const entry of catalogOf(history)) {
     if (entry.kind === "memory") [ids, tokens] = [[], 0];
     else [ids, tokens] = [[...ids, entry.id], tokens + entry.tokens];
-    if (tokens > most) [longest, most] = [ids, tokens];
+    if (tokens > maxTokens) [largest, maxTokens] = [ids, tokens];
   }
-  return longest.length > 0 ? longest : catalogOf(history).map(({ id }) => id);
+  return largest.length > 0 ? largest : catalogOf(history).map(({ id }) => id);
 }
 
-/** As long as a tool knows of something that no call was about: that; then every tool but compact_block. */
-function work({ conversation, tools, fresh }: Turn): Steering {
+/** Tools that report remaining calls come first; when none does, every tool except compact_block. */
+function steerWork({ conversation, tools, remaining }: Turn): Steering {
   const made = callsMade(conversation);
-  const unseen: Callable[] = [];
-  const rest: Callable[] = [];
+  const first: Callable[] = [];
+  const others: Callable[] = [];
   for (const { name } of tools) {
     const calls = made.filter((call) => call.name === name);
-    const left = fresh(
+    const left = remaining(
       name,
       calls.map(({ arguments: json }) => json),
     );
-    if (name === expandTool.name) rest.push(...expansion(conversation));
+    if (name === expandTool.name) others.push(...expandCalls(conversation));
     else if (name === compactTool.name || left === "none") continue;
-    else if (left === "any") rest.push({ name });
-    else unseen.push({ name, parameters: left.parameters });
+    else if (left === "any") others.push({ name });
+    else first.push({ name, parameters: left.parameters });
   }
-  return { toolChoice: "required", callable: unseen.length > 0 ? unseen : rest, parallelToolCalls: false };
+  return { toolChoice: "required", callable: first.length > 0 ? first : others, parallelToolCalls: false };
 }
 
 /**
- * Tags that own work and were not expanded yet: each once, and none that compacting copies has made, or an agent could
- * expand and compact the same range for ever.
+ * Allows tags that own calls of workspace tools and were not expanded yet. A tag that compacting copies has made owns
+ * none, so an agent cannot expand and compact the same range for ever.
  */
-function expansion(conversation: Conversation): Callable[] {
+function expandCalls(conversation: Conversation): Callable[] {
   const calls = originalsOf(conversation).flatMap(({ message }) => message.toolCalls ?? []);
   const expanded = calls.filter(({ name }) => name === expandTool.name).map(({ arguments: json }) => json);
   const tags = conversation.archive.records
     .filter(({ tag }) => !expanded.some((json) => json.includes(tag)))
-    .filter(({ parts }) => parts.some((part) => part.kind === "owned" && isWork(part.originals)))
+    .filter(({ parts }) => parts.some((part) => part.kind === "owned" && hasWork(part.originals)))
     .map(({ tag }) => tag);
   if (tags.length === 0) return [];
   return [{ name: expandTool.name, parameters: objectOf({ tag: enumOf(tags) }) }];
 }
 
-function isWork(originals: readonly Original[]): boolean {
-  return originals.some(({ message }) => message.toolCalls?.some(({ name }) => !isOfContext(name)));
+function hasWork(originals: readonly Original[]): boolean {
+  return originals.some(({ message }) => message.toolCalls?.some(({ name }) => !isContextTool(name)));
 }
 
-function isOfContext(name: string): boolean {
-  return name === compactTool.name || name === expandTool.name;
-}
-
-/** The calls that the conversation has had, those for the context left out. */
+/** All calls of the conversation so far, without those of the context tools. */
 function callsMade(conversation: Conversation): ToolCall[] {
   return originalsOf(conversation)
     .flatMap(({ message }) => message.toolCalls ?? [])
-    .filter(({ name }) => !isOfContext(name));
+    .filter(({ name }) => !isContextTool(name));
 }
 
-/** All messages there were, archived ones too, in order. */
+/** All original messages, archived ones included, in order. */
 function originalsOf({ history, archive }: Conversation): Original[] {
   const archived = archive.records.flatMap(({ parts }) => parts);
   const originals = [
@@ -148,8 +151,8 @@ const finishTool: Tool = {
   parameters: objectOf({ answer: { type: "string", description: "The final answer" } }),
 };
 
-/** An agent whose answers are calls ends its task with one, and its compressor fills in a form. */
-function finishing({ tools, call }: Policy): Pick<Policy, "tools" | "call"> {
+/** Adds `finish`, because an agent whose answers are all calls needs one to end its task; compactions use a form. */
+function withFinish({ tools, call }: Policy): Pick<Policy, "tools" | "call"> {
   return {
     tools: [...tools, finishTool],
     async call(given, turn) {
@@ -161,7 +164,7 @@ function finishing({ tools, call }: Policy): Pick<Policy, "tools" | "call"> {
   };
 }
 
-/** All properties are required: a small model fills in whatever it may. */
+/** All properties are required, because a small model fills in every optional one. */
 function objectOf(properties: Readonly<Record<string, object>>): object {
   return { type: "object", properties, required: Object.keys(properties), additionalProperties: false };
 }

@@ -1,17 +1,18 @@
-// A nudge for the Pocket Context Agent: until the window is fuller than a share the catalog is not shown, from there
-// on it is, and the first time it asks the agent to compact; after a compaction it may ask again. This is ours and not
-// the article's, whose agent sees the catalog always and decides alone. It is off unless a run asks for it and named
-// in the numbers: small models take a catalog behind every request for their task, and seldom compact by themselves.
+// A nudge for the Pocket Context Agent. Below a fraction of the window the catalog is hidden. From there on it is shown,
+// and the first time a sentence asks the agent to compact; it asks again only after a compaction. The article has no
+// nudge. It is off by default, and its results are named "+nudge": small models take a catalog behind every request
+// for their task, and seldom compact on their own.
 import { catalogOf } from "../../context/catalog.ts";
 import type { Policy } from "./policy.ts";
 
 export interface NudgeOptions {
-  /** Part of the window, between 0 and 1. */
-  readonly share: number;
+  /** Of the window, between 0 and 1. */
+  readonly fraction: number;
 }
 
-/** A policy for one run: it remembers whether it has asked. Its trailer is the policy's and one sentence more. */
-export function nudged(policy: Policy, { share }: NudgeOptions): Policy {
+/** The policy with a sentence added to its trailer. Serves one run: it remembers whether it has asked. */
+export function nudged(policy: Policy, { fraction }: NudgeOptions): Policy {
+  /** Number of compactions when the agent was last asked. */
   let askedAt = -1;
   return {
     ...policy,
@@ -20,7 +21,7 @@ export function nudged(policy: Policy, { share }: NudgeOptions): Policy {
       const { history, archive } = turn.conversation;
       const compactions = archive.records.length;
       const used = history.tokens + turn.pending;
-      if (used < share * turn.limit) return undefined;
+      if (used < fraction * turn.limit) return undefined;
       const trailer = policy.trailer(turn);
       const ids = catalogOf(history).map(({ id }) => id);
       if (!trailer || ids.length === 0 || askedAt === compactions) return trailer;

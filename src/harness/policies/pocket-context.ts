@@ -1,6 +1,5 @@
-// The Pocket Context Agent (Yu 2026): the agent sees a catalog of its blocks behind every request, compacts what
-// it likes when it likes, and gets originals back by their tag. It is never nudged or forced to compact.
-
+// The Pocket Context Agent (Yu 2026): a catalog of the compactable blocks ends every request; the agent compacts any
+// range at any time and gets the originals back by their tag. This policy never asks for a compaction.
 import type { ToolCall } from "../../chat/chat.ts";
 import { catalogMessage } from "../../context/catalog.ts";
 import { compactBlock } from "../../context/compact.ts";
@@ -22,7 +21,7 @@ export const pocketContext: Policy = {
   call: (call, turn) => (call.name === compactTool.name ? compact(call, turn) : expand(call, turn)),
 };
 
-/** `form`: the summary has a field per call of the range; see context/summary-form.ts. */
+/** Runs compact_block. `form`: the summary has one field per call of the range; see context/summary-form.ts. */
 export async function compact(call: ToolCall, turn: Turn, form = false): Promise<CallResult> {
   const { conversation, chat, tools, answer, limit, signal, emit } = turn;
   const compressor = new Compressor({ chat, tools, answer });

@@ -1,5 +1,5 @@
-// A collection of documents that an agent may search and open, for research tasks: a full-text index (SQLite FTS5)
-// ranked by BM25. It is built from a folder in memory or in a file, and never written by the agent.
+// The tools search_documents and open_document, for research tasks: a collection of documents in a full-text index
+// (SQLite FTS5, BM25). The index lives in memory and is built from a folder; the agent cannot change it.
 import { readFileSync } from "node:fs";
 import { extname, relative } from "node:path";
 import Database from "better-sqlite3";
@@ -17,7 +17,7 @@ export interface Document {
 export interface Hit {
   readonly id: string;
   readonly title: string;
-  /** The words around the best match. */
+  /** Up to 48 words around the best match. */
   readonly preview: string;
 }
 
@@ -39,9 +39,9 @@ export class Corpus {
     return row.count;
   }
 
-  /** The best first; any word may match, rare ones count more, those of the title four times. */
+  /** Best match first. A document with any of the words matches; words of the title weigh four times as much. */
   search(query: string, limit: number): Hit[] {
-    // Quoted, so that no word of a model is taken for an operator.
+    // Words are quoted, so that FTS5 takes none of them for an operator.
     const words = query.match(/[\p{L}\p{N}]+/gu) ?? [];
     if (words.length === 0) return [];
     return this.#database
@@ -64,8 +64,8 @@ export class Corpus {
 }
 
 /**
- * Documents of a folder: each .txt and .md file is one, named by its path; a .jsonl file has one per line,
- * {id or docid, title?, text or contents}. Throws BAD_CONFIG for a line that is none.
+ * The documents in a folder: each .txt and .md file, with its path as id, and each line of a .jsonl file:
+ * {id or docid, title?, text or contents}. Throws BAD_CONFIG for any other line.
  */
 export function* documentsOf(folder: string): Generator<Document, void, undefined> {
   for (const file of filesUnder(folder)) {
@@ -82,8 +82,8 @@ export function* documentsOf(folder: string): Generator<Document, void, undefine
   }
 }
 
-/** `most`: characters of one result. */
-export function corpusTools(corpus: Corpus, most: number): AgentTool[] {
+/** `maxCharacters`: of one result. */
+export function corpusTools(corpus: Corpus, maxCharacters: number): AgentTool[] {
   const search = agentTool(
     {
       name: "search_documents",
@@ -98,9 +98,9 @@ export function corpusTools(corpus: Corpus, most: number): AgentTool[] {
       if (limit < 1 || limit > 20) throw new Refused("limit is a number from 1 to 20.");
       const hits = corpus.search(query, limit);
       if (hits.length === 0) return `No document has a word of '${query}'.`;
-      const share = Math.floor(most / hits.length);
+      const perHit = Math.floor(maxCharacters / hits.length);
       return hits
-        .map(({ id, title, preview }) => `[${id}] ${title}\n${preview}`.slice(0, share))
+        .map(({ id, title, preview }) => `[${id}] ${title}\n${preview}`.slice(0, perHit))
         .join("\n\n");
     },
   );
@@ -120,7 +120,7 @@ export function corpusTools(corpus: Corpus, most: number): AgentTool[] {
       const { title, text } = document;
       if (start < 0 || start >= Math.max(1, text.length))
         throw new Refused(`${id} has ${text.length} characters; start is from 0 to one less.`);
-      const end = Math.min(text.length, start + most);
+      const end = Math.min(text.length, start + maxCharacters);
       const more =
         end < text.length
           ? `\n(characters ${start} to ${end} of ${text.length}; go on with start ${end})`
@@ -133,23 +133,24 @@ export function corpusTools(corpus: Corpus, most: number): AgentTool[] {
 
 function* linesAsDocuments(file: string, name: string): Generator<Document, void, undefined> {
   const lines = readFileSync(file, "utf8").split("\n");
-  for (const [place, line] of lines.entries()) {
+  for (const [index, line] of lines.entries()) {
     if (line.trim() === "") continue;
-    const { id, docid, title, text, contents } = parsed(line);
+    const { id, docid, title, text, contents } = fieldsOf(line);
     const key = id ?? docid;
     const body = text ?? contents;
     if ((typeof key !== "string" && typeof key !== "number") || typeof body !== "string") {
       const wanted = '{"id": "…", "title": "…", "text": "…"}';
       throw new PocketError(
         "BAD_CONFIG",
-        `Line ${place + 1} of ${name} is no document: it must be ${wanted}.`,
+        `Line ${index + 1} of ${name} is no document: it must be ${wanted}.`,
       );
     }
     yield { id: String(key), title: typeof title === "string" ? title : "", text: body };
   }
 }
 
-function parsed(line: string): Readonly<Record<string, unknown>> {
+/** No fields if the line is not a JSON object. */
+function fieldsOf(line: string): Readonly<Record<string, unknown>> {
   try {
     const value: unknown = JSON.parse(line);
     return typeof value === "object" && value !== null ? { ...value } : {};

@@ -1,6 +1,5 @@
-// Reading, writing and editing files of the workspace. Text only; a file is changed by replacing a string that
-// occurs once, so that an edit never lands in the wrong place. Written beside and renamed, so that a reader sees
-// the old file or the new one.
+// The tools read, write and edit. Text files only. An edit replaces a string that occurs exactly once. A file is written
+// under a temporary name and renamed, so that a reader sees the old content or the new one.
 import {
   existsSync,
   mkdirSync,
@@ -12,20 +11,21 @@ import {
   writeFileSync,
 } from "node:fs";
 import { dirname, posix } from "node:path";
-import type { AgentTool, Fresh } from "../tool.ts";
+import type { AgentTool, RemainingCalls } from "../tool.ts";
 import { filesUnder } from "./list.ts";
 import { agentTool, Refused } from "./tool-arguments.ts";
 import type { Workspace } from "./workspace.ts";
 
-/** Larger files are not text that somebody wrote. */
-const fileBytes = 16 * 1024 * 1024;
-const filesNamed = 100;
-/** Paths offered to who reads a folder. */
-const filesShown = 20;
+/** Larger files are refused. */
+const maxFileBytes = 16 * 1024 * 1024;
+/** Files that the forced policy can list; with more, any path is allowed. */
+const maxUnread = 100;
+/** Paths listed to a model that reads a folder. */
+const maxPathsShown = 20;
 const path = { type: "string", description: "Path in the workspace, such as src/main.py" } as const;
 
-/** `most`: characters of one result. */
-export function readTool(workspace: Workspace, most: number): AgentTool {
+/** `maxCharacters`: of one result. */
+export function readTool(workspace: Workspace, maxCharacters: number): AgentTool {
   return agentTool(
     {
       name: "read",
@@ -43,19 +43,19 @@ export function readTool(workspace: Workspace, most: number): AgentTool {
       if (lines.length === 0) return `${path} is empty.`;
       if (start > lines.length)
         throw new Refused(`${path} has ${lines.length} lines; there is none at ${start}.`);
-      return numbered(path, lines, start, most);
+      return numbered(path, lines, start, maxCharacters);
     },
-    (made) => unread(workspace, made),
+    (made) => unreadFiles(workspace, made),
   );
 }
 
-/** Files that no call was about, as long as there are few enough to name them all. */
-function unread(workspace: Workspace, made: readonly string[]): Fresh {
+/** The files that no call has read, unless they are too many to list. */
+function unreadFiles(workspace: Workspace, made: readonly string[]): RemainingCalls {
   const read = new Set(made.map(pathIn));
   const paths: string[] = [];
   for (const file of filesUnder(workspace.root)) {
     const path = workspace.name(file);
-    if (!read.has(path) && paths.push(path) > filesNamed) return "any";
+    if (!read.has(path) && paths.push(path) > maxUnread) return "any";
   }
   if (paths.length === 0) return "none";
   const properties = { path: { type: "string", enum: paths } };
@@ -106,65 +106,70 @@ export function editTool(workspace: Workspace): AgentTool {
         new: { type: "string", description: "The text in its place; empty to delete it" },
       },
     },
-    ({ path, old, new: fresh }) => {
+    ({ path, old, new: replacement }) => {
       if (old === "")
         throw new Refused("old is empty; give the text to replace, or use write for a new file.");
-      if (old === fresh) throw new Refused("old and new are the same; nothing was changed.");
+      if (old === replacement) throw new Refused("old and new are the same; nothing was changed.");
       const file = workspace.file(path);
       const text = readText(file, path);
-      const places = placesOf(text, old);
-      if (places.length === 0) {
+      const offsets = offsetsOf(text, old);
+      if (offsets.length === 0) {
         throw new Refused(
           `old does not occur in ${path}; nothing was changed. Read the file and copy the text exactly.`,
         );
       }
-      if (places.length > 1) {
-        const lines = places.slice(0, 10).map((place) => lineAt(text, place));
+      if (offsets.length > 1) {
+        const lines = offsets.slice(0, 10).map((offset) => lineAt(text, offset));
         throw new Refused(
-          `old occurs ${places.length} times in ${path} (lines ${lines.join(", ")}); nothing was changed. Give more of the text around it.`,
+          `old occurs ${offsets.length} times in ${path} (lines ${lines.join(", ")}); nothing was changed. Give more of the text around it.`,
         );
       }
-      const place = places[0]!;
-      replaceFile(file, text.slice(0, place) + fresh + text.slice(place + old.length), statSync(file).mode);
-      return `Edited ${path} at line ${lineAt(text, place)}.`;
+      const offset = offsets[0]!;
+      replaceFile(
+        file,
+        text.slice(0, offset) + replacement + text.slice(offset + old.length),
+        statSync(file).mode,
+      );
+      return `Edited ${path} at line ${lineAt(text, offset)}.`;
     },
   );
 }
 
-/** The paths to give instead, as they are to be given. */
+/** For a model that reads a folder: the paths of its files, as `read` takes them. */
 function filesIn(workspace: Workspace, path: string): string {
   const folder = workspace.find(path);
   const files = readdirSync(folder, { withFileTypes: true }).filter((entry) => entry.isFile());
   const paths = files.map(({ name }) => posix.join(path, name)).sort();
   if (paths.length === 0) return `'${path}' is a folder without files; use list to see what is in it.`;
-  const shown = paths.slice(0, filesShown).join(", ");
-  const rest = paths.length > filesShown ? `, and ${paths.length - filesShown} more` : "";
+  const shown = paths.slice(0, maxPathsShown).join(", ");
+  const rest = paths.length > maxPathsShown ? `, and ${paths.length - maxPathsShown} more` : "";
   return `'${path}' is a folder. Read one of its files by its whole path: ${shown}${rest}.`;
 }
 
-/** Throws Refused for a file that is too large or no text. */
+/** `path`: the name in errors. Throws Refused for a file that is too large or not text. */
 export function readText(file: string, path: string): string {
   const { size } = statSync(file);
-  if (size > fileBytes) throw new Refused(`${path} has ${size} bytes; files up to ${fileBytes} are read.`);
+  if (size > maxFileBytes)
+    throw new Refused(`${path} has ${size} bytes; files up to ${maxFileBytes} are read.`);
   const bytes = readFileSync(file);
   if (bytes.subarray(0, 8192).includes(0)) throw new Refused(`${path} is not a text file.`);
   return bytes.toString("utf8");
 }
 
-/** Without the empty line behind the last newline. */
+/** Without the empty line after a final newline. */
 export function linesOf(text: string): string[] {
   const lines = text.split("\n");
   if (lines.at(-1) === "") lines.pop();
   return lines;
 }
 
-function numbered(path: string, lines: readonly string[], start: number, most: number): string {
+function numbered(path: string, lines: readonly string[], start: number, maxCharacters: number): string {
   const rows: string[] = [];
-  let left = most;
+  let left = maxCharacters;
   for (let number = start; number <= lines.length && left > 0; number++) {
     const line = lines[number - 1]!.replace(/\r$/, "");
     const row = `${number}\t${line}`;
-    // The first line is always shown, as far as it goes, or a caller could never get past it.
+    // The first line is always shown, cut if need be, or a caller could never read past it.
     if (row.length > left && rows.length > 0) break;
     rows.push(row.length > left ? `${row.slice(0, left)}… (line of ${line.length} characters, cut)` : row);
     left -= row.length + 1;
@@ -178,22 +183,24 @@ function numbered(path: string, lines: readonly string[], start: number, most: n
 }
 
 function replaceFile(file: string, content: string, mode: number | undefined): void {
-  const beside = `${file}.pocket-${process.pid}`;
+  const temporary = `${file}.pocket-${process.pid}`;
   try {
-    writeFileSync(beside, content, mode === undefined ? {} : { mode });
-    renameSync(beside, file);
+    writeFileSync(temporary, content, mode === undefined ? {} : { mode });
+    renameSync(temporary, file);
   } catch (cause) {
-    rmSync(beside, { force: true });
+    rmSync(temporary, { force: true });
     throw cause;
   }
 }
 
-function placesOf(text: string, part: string): number[] {
-  const places: number[] = [];
-  for (let at = text.indexOf(part); at >= 0; at = text.indexOf(part, at + 1)) places.push(at);
-  return places;
+/** Of all occurrences, overlapping ones included. */
+function offsetsOf(text: string, part: string): number[] {
+  const offsets: number[] = [];
+  for (let offset = text.indexOf(part); offset >= 0; offset = text.indexOf(part, offset + 1))
+    offsets.push(offset);
+  return offsets;
 }
 
-function lineAt(text: string, place: number): number {
-  return text.slice(0, place).split("\n").length;
+function lineAt(text: string, offset: number): number {
+  return text.slice(0, offset).split("\n").length;
 }

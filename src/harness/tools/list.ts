@@ -1,12 +1,12 @@
-// What is in a folder of the workspace, and the walk over all its files that search shares. Links are named and
-// not followed; folders of version control and of installed packages are named and not entered.
+// The tool `list`, and the walk over all files of a folder that other tools share. Symbolic links are listed and not
+// followed. Folders of version control and of installed packages are listed and not entered.
 import { readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import type { AgentTool } from "../tool.ts";
 import { agentTool, Refused } from "./tool-arguments.ts";
 import type { Workspace } from "./workspace.ts";
 
-/** Not entered: nobody wants their thousands of files. */
+/** Listed and not entered, because they have thousands of files that are not the user's work. */
 export const skippedFolders: readonly string[] = [
   ".git",
   ".hg",
@@ -16,8 +16,8 @@ export const skippedFolders: readonly string[] = [
   ".venv",
 ];
 
-/** `most`: characters of one result. */
-export function listTool(workspace: Workspace, most: number): AgentTool {
+/** `maxCharacters`: of one result. */
+export function listTool(workspace: Workspace, maxCharacters: number): AgentTool {
   return agentTool(
     {
       name: "list",
@@ -32,7 +32,7 @@ export function listTool(workspace: Workspace, most: number): AgentTool {
       if (!statSync(folder).isDirectory()) throw new Refused(`'${path}' is a file; use read for it.`);
       if (depth < 1 || depth > 8) throw new Refused("depth is a number from 1 to 8.");
       const rows: string[] = [];
-      let left = most;
+      let left = maxCharacters;
       for (const row of rowsOf(folder, depth)) {
         left -= row.length + 1;
         if (left < 0) {
@@ -68,7 +68,7 @@ function* rowsOf(folder: string, depth: number, indent = ""): Generator<string, 
   }
 }
 
-/** A folder that cannot be read has no entries. */
+/** Sorted by name. A folder that cannot be read has none. */
 function entriesOf(folder: string) {
   try {
     return readdirSync(folder, { withFileTypes: true }).sort((one, other) =>

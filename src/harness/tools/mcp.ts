@@ -1,6 +1,6 @@
-// Tools of MCP servers (modelcontextprotocol.io) for an agent: started as a program or reached by URL, asked once for
-// their tools, called as they are needed. Off unless a run names servers. A server is a program that the user trusts:
-// it runs outside of the workspace's fence.
+// Tools of MCP servers (modelcontextprotocol.io). A server is started as a program or reached by URL, lists its tools
+// once, and is called whenever the agent calls one. Runs use none by default. A server runs outside the sandbox of the
+// workspace, so it must be a program that the user trusts.
 import type { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import type { Transport } from "@modelcontextprotocol/sdk/shared/transport.js";
 import { PocketError, pocketError } from "../../errors.ts";
@@ -9,11 +9,11 @@ import { excerpt } from "./excerpt.ts";
 
 export interface McpTools {
   readonly tools: readonly AgentTool[];
-  /** Ends the connection, and the program where one was started. */
+  /** Closes the connections and ends the programs that were started. */
   close(): Promise<void>;
 }
 
-/** What a run names: `files=npx some-server /data`, or `web=https://host/mcp`. */
+/** `files=npx some-server /data`, or `web=https://host/mcp`: a name, and a command or a URL. */
 export interface McpServer {
   readonly name: string;
   readonly url?: URL;
@@ -21,8 +21,8 @@ export interface McpServer {
   readonly args?: readonly string[];
 }
 
-const callMs = 120_000;
-const connectMs = 30_000;
+const callTimeoutMs = 120_000;
+const connectTimeoutMs = 30_000;
 
 /** Throws BAD_CONFIG. */
 export function parseMcpServer(text: string): McpServer {
@@ -41,15 +41,15 @@ export function parseMcpServer(text: string): McpServer {
   return { name, command: command!, args };
 }
 
-/** Connects to all or to none. `most`: characters of one result. Throws MCP_FAILED. */
-export async function openMcpServers(texts: readonly string[], most: number): Promise<McpTools> {
+/** Connects to all servers or to none. `maxCharacters`: of one result. Throws BAD_CONFIG and MCP_FAILED. */
+export async function openMcpServers(texts: readonly string[], maxCharacters: number): Promise<McpTools> {
   const opened: McpTools[] = [];
   const close = async () => {
     await Promise.all(opened.map((one) => one.close()));
   };
   try {
     for (const server of texts.map(parseMcpServer))
-      opened.push(await connectMcp(server.name, await transportOf(server), most));
+      opened.push(await connectMcp(server.name, await transportOf(server), maxCharacters));
   } catch (cause) {
     await close();
     throw cause;
@@ -57,17 +57,23 @@ export async function openMcpServers(texts: readonly string[], most: number): Pr
   return { tools: opened.flatMap(({ tools }) => tools), close };
 }
 
-/** Tools are called `name_tool`, so that two servers may have the same. Throws MCP_FAILED. */
-export async function connectMcp(name: string, transport: Transport, most: number): Promise<McpTools> {
+/** Prefixes each tool with the name of its server, since two servers may have the same. Throws MCP_FAILED. */
+export async function connectMcp(
+  name: string,
+  transport: Transport,
+  maxCharacters: number,
+): Promise<McpTools> {
   try {
     const { Client } = await import("@modelcontextprotocol/sdk/client/index.js");
     const client = new Client({ name: "pocket", version: "0.1.0" });
-    await client.connect(transport, { timeout: connectMs });
+    await client.connect(transport, { timeout: connectTimeoutMs });
     const tools: AgentTool[] = [];
     for (let cursor: string | undefined; ; ) {
-      const page = await client.listTools(cursor === undefined ? {} : { cursor }, { timeout: connectMs });
+      const page = await client.listTools(cursor === undefined ? {} : { cursor }, {
+        timeout: connectTimeoutMs,
+      });
       for (const { name: tool, description, inputSchema } of page.tools)
-        tools.push(toolOf(client, { name, tool, description, parameters: inputSchema, most }));
+        tools.push(toolOf(client, { name, tool, description, parameters: inputSchema, maxCharacters }));
       cursor = page.nextCursor;
       if (cursor === undefined) break;
     }
@@ -78,19 +84,20 @@ export async function connectMcp(name: string, transport: Transport, most: numbe
   }
 }
 
-interface Offered {
+interface ToolInfo {
+  /** Of the server. */
   readonly name: string;
   readonly tool: string;
   readonly description: string | undefined;
   readonly parameters: unknown;
-  readonly most: number;
+  readonly maxCharacters: number;
 }
 
-function toolOf(client: Client, { name, tool, description, parameters, most }: Offered): AgentTool {
-  // What chat templates and other servers take as a tool's name.
-  const called = `${name}_${tool}`.replace(/[^A-Za-z0-9_-]/g, "_").slice(0, 64);
+function toolOf(client: Client, { name, tool, description, parameters, maxCharacters }: ToolInfo): AgentTool {
+  // The characters and the length that OpenAI-compatible servers and chat templates accept.
+  const fullName = `${name}_${tool}`.replace(/[^A-Za-z0-9_-]/g, "_").slice(0, 64);
   return {
-    spec: { name: called, ...(description ? { description } : {}), parameters },
+    spec: { name: fullName, ...(description ? { description } : {}), parameters },
     async run(json, signal) {
       let given: unknown;
       try {
@@ -99,9 +106,9 @@ function toolOf(client: Client, { name, tool, description, parameters, most }: O
         return "The arguments are not JSON. Call again.";
       }
       const call = { name: tool, arguments: given as Record<string, unknown> };
-      const { content, isError } = await client.callTool(call, undefined, { signal, timeout: callMs });
+      const { content, isError } = await client.callTool(call, undefined, { signal, timeout: callTimeoutMs });
       const text = (content as readonly Part[]).map(partText).join("\n");
-      return excerpt(isError ? `${called} failed: ${text}` : text || "(no output)", most);
+      return excerpt(isError ? `${fullName} failed: ${text}` : text || "(no output)", maxCharacters);
     },
   };
 }
@@ -124,7 +131,7 @@ async function transportOf({ name, url, command, args = [] }: McpServer): Promis
       );
       return new StreamableHTTPClientTransport(url) as Transport;
     }
-    // Its environment is the SDK's short list: no keys.
+    // The SDK passes on a short list of environment variables, without keys.
     const { StdioClientTransport } = await import("@modelcontextprotocol/sdk/client/stdio.js");
     return new StdioClientTransport({ command: command!, args: [...args], stderr: "ignore" });
   } catch (cause) {

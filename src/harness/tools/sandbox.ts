@@ -1,6 +1,6 @@
-// What keeps a shell command off the network: bubblewrap where it is installed, which also makes everything but
-// the workspace read-only, else namespaces by unshare, else nothing and a sentence that says so. Which of them
-// works is found by trying it, because containers often forbid what they have.
+// Isolates shell commands: bubblewrap if it is installed (no network, everything but the workspace read-only), otherwise
+// namespaces by unshare (no network), otherwise nothing and a warning. Each is tried before it is used, because
+// containers often forbid what is installed.
 import { spawnSync } from "node:child_process";
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
@@ -9,18 +9,18 @@ export type SandboxKind = "bubblewrap" | "unshare" | "none";
 
 export interface Sandbox {
   readonly kind: SandboxKind;
-  /** Program and arguments that run `command` by bash in the folder. */
+  /** Program and arguments that run `command` with bash. `folder`: absolute; stays writable. */
   argv(folder: string, command: string): readonly string[];
-  /** For people, once; undefined where the network is off. */
+  /** For the user. Undefined if commands have no network. */
   readonly warning?: string;
 }
 
-/** The strongest one that works here. */
+/** The strongest of `kinds` that works on this machine; "none" if none does. */
 export function findSandbox(kinds: readonly SandboxKind[] = ["bubblewrap", "unshare", "none"]): Sandbox {
   return kinds.map((kind) => makers[kind]()).find((sandbox) => sandbox !== undefined) ?? makers.none();
 }
 
-/** Where a program is, looked for on the PATH; null where it is not. */
+/** Path of a program on the PATH; null if it is not installed. */
 export function installed(name: string): string | null {
   for (const folder of (process.env.PATH ?? "").split(delimiter).filter(Boolean)) {
     const file = join(folder, name);
@@ -48,7 +48,7 @@ const makers = {
   unshare(): Sandbox | undefined {
     const program = installed("unshare");
     if (!program) return undefined;
-    // With a process namespace even what leaves the process group dies with the command.
+    // In a process namespace, processes that leave the process group end with the command too.
     const variants = [
       ["--pid", "--fork", "--kill-child", "--mount-proc"],
       ["--pid", "--fork", "--kill-child"],

@@ -1,6 +1,6 @@
-// A regular expression over the files of the workspace: by ripgrep where it is installed, else by a walk of our
-// own with the same form of result. The own walk knows no .gitignore, and runs the expression under a time limit,
-// since a model may write one that never ends.
+// The tool `search`: a regular expression over the files of the workspace, by ripgrep if it is installed, otherwise by a
+// walk in this process with results of the same form. The walk ignores .gitignore and runs the expression under a time
+// limit, because a model may write one with exponential backtracking.
 import { execFile } from "node:child_process";
 import { statSync } from "node:fs";
 import { createContext, Script } from "node:vm";
@@ -13,18 +13,18 @@ import type { Workspace } from "./workspace.ts";
 
 export interface SearchOptions {
   /** Characters of one result. */
-  readonly most: number;
-  /** ripgrep; null: the own walk. Default: what is on the PATH. */
+  readonly maxCharacters: number;
+  /** Path of ripgrep; null: use the walk. Default: ripgrep if it is on the PATH. */
   readonly ripgrep?: string | null;
   /** Milliseconds that one search may take. Default: 10,000. */
   readonly limitMs?: number;
 }
 
-/** Of one line of the result. */
-const lineCharacters = 240;
+/** Characters of one line of the result. */
+const maxLineLength = 240;
 
 export function searchTool(workspace: Workspace, options: SearchOptions): AgentTool {
-  const { most, ripgrep = installed("rg"), limitMs = 10_000 } = options;
+  const { maxCharacters, ripgrep = installed("rg"), limitMs = 10_000 } = options;
   return agentTool(
     {
       name: "search",
@@ -36,32 +36,33 @@ export function searchTool(workspace: Workspace, options: SearchOptions): AgentT
     },
     async ({ pattern, path = "." }, signal) => {
       if (pattern === "") throw new Refused("The pattern is empty.");
-      const place = workspace.find(path);
+      const root = workspace.find(path);
       const rows = ripgrep
-        ? await byRipgrep(ripgrep, workspace, { pattern, place, limitMs, signal })
-        : byWalk(workspace, matcher(pattern, limitMs), place, most);
-      return rows.length === 0 ? `Nothing in ${path} matches ${pattern}.` : capped(rows, most);
+        ? await byRipgrep(ripgrep, workspace, { pattern, root, limitMs, signal })
+        : byWalk(workspace, matcher(pattern, limitMs), root, maxCharacters);
+      return rows.length === 0 ? `Nothing in ${path} matches ${pattern}.` : capped(rows, maxCharacters);
     },
   );
 }
 
 interface Search {
   readonly pattern: string;
-  readonly place: string;
+  /** Absolute: a file or a folder. */
+  readonly root: string;
   readonly limitMs: number;
   readonly signal: AbortSignal;
 }
 
-/** Sorted as the own walk is. */
+/** Rows in the order of the walk. */
 function byRipgrep(ripgrep: string, workspace: Workspace, search: Search): Promise<string[]> {
-  const { pattern, place, limitMs, signal } = search;
+  const { pattern, root, limitMs, signal } = search;
   const flags = ["--no-config", "--no-heading", "--with-filename", "--line-number", "--color=never"];
-  const order = ["--sort=path", `--max-columns=${lineCharacters}`, "--max-columns-preview"];
-  const asked = ["--regexp", pattern, "--", workspace.name(place)];
+  const order = ["--sort=path", `--max-columns=${maxLineLength}`, "--max-columns-preview"];
+  const asked = ["--regexp", pattern, "--", workspace.name(root)];
   const options = { cwd: workspace.root, timeout: limitMs, signal, maxBuffer: 32 * 1024 * 1024 };
   return new Promise((resolve, reject) => {
     execFile(ripgrep, [...flags, ...order, ...asked], options, (error, stdout, stderr) => {
-      // 1: no match; 2 with output: some files could not be read.
+      // Exit status 1: no match. 2 with output: some files could not be read.
       if (!error || error.code === 1 || (error.code === 2 && stdout !== "")) {
         const rows = stdout.split("\n").filter((row) => row !== "");
         resolve(rows.map((row) => row.replace(/^\.\//, "").replace(/^(.*?:\d+):/, "$1: ")));
@@ -72,45 +73,45 @@ function byRipgrep(ripgrep: string, workspace: Workspace, search: Search): Promi
   });
 }
 
-/** Places of the lines that match. */
+/** Indices of the matching lines. */
 type Matcher = (lines: readonly string[]) => readonly number[];
 
-function byWalk(workspace: Workspace, matches: Matcher, place: string, most: number): string[] {
+function byWalk(workspace: Workspace, matches: Matcher, root: string, maxCharacters: number): string[] {
   const rows: string[] = [];
   let length = 0;
-  for (const file of statSync(place).isDirectory() ? filesUnder(place) : [place]) {
+  for (const file of statSync(root).isDirectory() ? filesUnder(root) : [root]) {
     const lines = textLines(file);
-    for (const place of matches(lines)) {
-      const row = `${workspace.name(file)}:${place + 1}: ${lines[place]!.slice(0, lineCharacters)}`;
+    for (const index of matches(lines)) {
+      const row = `${workspace.name(file)}:${index + 1}: ${lines[index]!.slice(0, maxLineLength)}`;
       rows.push(row);
       length += row.length + 1;
     }
-    if (length > most) break;
+    if (length > maxCharacters) break;
   }
   return rows;
 }
 
-/** It throws Refused once all its calls together took too long. */
+/** `limitMs`: for all calls of the matcher together; it then throws Refused. */
 function matcher(pattern: string, limitMs: number): Matcher {
   let expression: RegExp;
   try {
     expression = new RegExp(pattern, "u");
   } catch {
-    // What other engines allow, such as needless backslashes.
+    // Without the u flag, needless backslashes are allowed, as in other engines.
     try {
       expression = new RegExp(pattern);
     } catch (cause) {
       throw new Refused(`The pattern is no regular expression: ${(cause as Error).message}`);
     }
   }
-  const box = createContext({ expression, lines: [] as readonly string[] });
-  const script = new Script("lines.flatMap((line, place) => (expression.test(line) ? [place] : []))");
+  const scope = createContext({ expression, lines: [] as readonly string[] });
+  const script = new Script("lines.flatMap((line, index) => (expression.test(line) ? [index] : []))");
   const endMs = performance.now() + limitMs;
   return (lines) => {
-    box.lines = lines;
+    scope.lines = lines;
     const timeout = Math.max(1, Math.ceil(endMs - performance.now()));
     try {
-      return script.runInContext(box, { timeout });
+      return script.runInContext(scope, { timeout });
     } catch (cause) {
       if ((cause as NodeJS.ErrnoException).code !== "ERR_SCRIPT_EXECUTION_TIMEOUT") throw cause;
       throw new Refused(
@@ -120,7 +121,7 @@ function matcher(pattern: string, limitMs: number): Matcher {
   };
 }
 
-/** Files that are no text, or cannot be read, have no lines. */
+/** No lines for a file that is not text or cannot be read. */
 function textLines(file: string): string[] {
   try {
     return readText(file, file).split(/\r?\n/);
@@ -129,9 +130,9 @@ function textLines(file: string): string[] {
   }
 }
 
-function capped(rows: readonly string[], most: number): string {
+function capped(rows: readonly string[], maxCharacters: number): string {
   const shown: string[] = [];
-  let left = most;
+  let left = maxCharacters;
   for (const row of rows) {
     left -= row.length + 1;
     if (left < 0 && shown.length > 0) {

@@ -1,6 +1,6 @@
-// A shell command in the workspace: a time limit, an output of bounded size, the whole process group killed at the
-// end, so that nothing it started in the background lives on. The environment is a short list, because a key that
-// the server was started with must not be readable by a model. What fences it in is sandbox.ts.
+// The tool `shell`: a command in the workspace with a time limit and an output of bounded size. The whole process group
+// is killed at the end, so that no background process survives. The environment is a short list of variables, so that a
+// model cannot read the keys that the server was started with. Isolation is in sandbox.ts.
 import { type ChildProcess, spawn } from "node:child_process";
 import type { AgentTool } from "../tool.ts";
 import { Excerpt } from "./excerpt.ts";
@@ -11,16 +11,19 @@ import type { Workspace } from "./workspace.ts";
 export interface ShellOptions {
   readonly sandbox: Sandbox;
   /** Characters of one result. */
-  readonly most: number;
-  /** Default: 60. */
+  readonly maxCharacters: number;
+  /** Default time limit of a command, in seconds. Default: 60. */
   readonly seconds?: number;
 }
 
 const maxSeconds = 600;
-/** What a command may know of the environment that it is run from. */
-const passed = ["PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR"];
+/** Environment variables that a command gets. */
+const passedVariables = ["PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR"];
 
-export function shellTool(workspace: Workspace, { sandbox, most, seconds = 60 }: ShellOptions): AgentTool {
+export function shellTool(
+  workspace: Workspace,
+  { sandbox, maxCharacters, seconds = 60 }: ShellOptions,
+): AgentTool {
   return agentTool(
     {
       name: "shell",
@@ -40,20 +43,20 @@ export function shellTool(workspace: Workspace, { sandbox, most, seconds = 60 }:
         stdio: ["ignore", "pipe", "pipe"],
         detached: true,
       });
-      return finished(child, { seconds: timeout, most, signal });
+      return outputOf(child, { seconds: timeout, maxCharacters, signal });
     },
   );
 }
 
 interface Bounds {
   readonly seconds: number;
-  readonly most: number;
+  readonly maxCharacters: number;
   readonly signal: AbortSignal;
 }
 
-/** Rejects with the signal's reason, the group being killed by then. */
-function finished(child: ChildProcess, { seconds, most, signal }: Bounds): Promise<string> {
-  const output = new Excerpt(most);
+/** The result for the model. On abort, kills the group and rejects with the signal's reason. */
+function outputOf(child: ChildProcess, { seconds, maxCharacters, signal }: Bounds): Promise<string> {
+  const output = new Excerpt(maxCharacters);
   for (const stream of [child.stdout!, child.stderr!]) {
     stream.setEncoding("utf8");
     stream.on("data", (text: string) => output.push(text));
@@ -67,18 +70,18 @@ function finished(child: ChildProcess, { seconds, most, signal }: Bounds): Promi
     const onAbort = () => killGroup(child);
     signal.addEventListener("abort", onAbort, { once: true });
     if (signal.aborted) onAbort();
-    const end = () => {
+    const cleanUp = () => {
       clearTimeout(timer);
       signal.removeEventListener("abort", onAbort);
     };
-    // What was left in the background holds the pipes open: "close" comes once it is gone too.
+    // Background processes hold the pipes open: "close" is emitted once they are killed.
     child.once("exit", () => killGroup(child));
     child.once("error", (cause) => {
-      end();
+      cleanUp();
       reject(cause);
     });
     child.once("close", (code, killedBy) => {
-      end();
+      cleanUp();
       if (signal.aborted) return reject(signal.reason);
       const status = isLate
         ? `ended after ${seconds} seconds, the time limit`
@@ -96,11 +99,11 @@ function killGroup({ pid }: ChildProcess): void {
   try {
     process.kill(-pid, "SIGKILL");
   } catch {
-    // The group is gone already.
+    // The group has ended already.
   }
 }
 
 function environment(): NodeJS.ProcessEnv {
-  const known = passed.map((name) => [name, process.env[name]] as const);
+  const known = passedVariables.map((name) => [name, process.env[name]] as const);
   return { ...Object.fromEntries(known.filter(([, value]) => value !== undefined)), TERM: "dumb" };
 }

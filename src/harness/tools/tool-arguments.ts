@@ -1,12 +1,13 @@
-// Arguments of a workspace tool, read with suspicion: a model wrote them. What is wrong with them, and whatever a
-// tool will not do, is a sentence for the model, thrown as Refused and turned into the tool's result in one place.
+// Validates the arguments that a model wrote for a workspace tool. Invalid arguments, and requests that a tool refuses,
+// are thrown as Refused; `agentTool` turns its message into the tool's result.
 import type { Tool } from "../../chat/chat.ts";
+import { parseArguments } from "../../context/tools.ts";
 import type { AgentTool } from "../tool.ts";
 
-/** A sentence for the model. Never leaves a tool made by `agentTool`. */
+/** Its message is a sentence for the model. A tool made by `agentTool` never throws it. */
 export class Refused extends Error {}
 
-/** A field of a call's arguments. A number may be written as text, since small models do. */
+/** A field of a call's arguments. An integer may be given as text, because small models do so. */
 export interface Field {
   readonly type: "string" | "integer";
   readonly description: string;
@@ -19,15 +20,15 @@ type Given<Fields extends Readonly<Record<string, Field>>> = {
     | (Fields[Name] extends { readonly optional: true } ? undefined : never);
 };
 
-/** What `run` returns, and the sentence of what it refuses, is the result; anything else it throws stays thrown. */
+/** Makes a tool whose result is what `run` returns or the message of a Refused that it throws. Other errors pass. */
 export function agentTool<const Fields extends Readonly<Record<string, Field>>>(
   spec: { readonly name: string; readonly description: string; readonly fields: Fields },
   run: (given: Given<Fields>, signal: AbortSignal) => string | Promise<string>,
-  fresh?: AgentTool["fresh"],
+  remaining?: AgentTool["remaining"],
 ): AgentTool {
   const { name, description, fields } = spec;
   return {
-    ...(fresh && { fresh }),
+    ...(remaining && { remaining }),
     spec: { name, description, parameters: schemaOf(fields) },
     async run(json, signal) {
       try {
@@ -56,16 +57,9 @@ function readFields(json: string, fields: Readonly<Record<string, Field>>): Reco
   const form = `{${Object.entries(fields)
     .map(([name, { optional }]) => `${name}${optional ? "?" : ""}`)
     .join(", ")}}`;
-  let given: unknown;
-  try {
-    given = JSON.parse(json.trim() === "" ? "{}" : json);
-  } catch {
-    throw new Refused(`The arguments are not JSON; they have the form ${form}. Call again.`);
-  }
-  if (typeof given !== "object" || given === null || Array.isArray(given)) {
-    throw new Refused(`The arguments must be an object of the form ${form}. Call again.`);
-  }
-  const values = given as Record<string, unknown>;
+  const read = parseArguments(json.trim() === "" ? "{}" : json, form);
+  if ("refusal" in read) throw new Refused(read.refusal);
+  const values = read.fields;
   const unknown = Object.keys(values).filter((name) => !Object.hasOwn(fields, name));
   if (unknown.length > 0)
     throw new Refused(`There is no argument ${unknown.join(", ")}; the form is ${form}. Call again.`);

@@ -1,5 +1,5 @@
-// The tools an agent is given for a task: those of a workspace folder, those of a collection of documents, both or
-// neither. Made once per run; the size of results follows the window, so that one result never fills it.
+// The tools of a run: those of a workspace folder, those of a collection of documents, both or none. The size of results
+// depends on the window, so that one result never fills it.
 import type { AgentTool } from "../tool.ts";
 import { Corpus, corpusTools, documentsOf } from "./corpus.ts";
 import { editTool, readTool, writeTool } from "./files.ts";
@@ -10,51 +10,53 @@ import { shellTool } from "./shell.ts";
 import { Workspace } from "./workspace.ts";
 
 export interface ToolsetOptions {
-  /** A folder that the agent may change. */
+  /** Path of a folder that the agent may change. */
   readonly workspace?: string | undefined;
-  /** A folder of documents that it may search. */
+  /** Path of a folder of documents that the agent may search. */
   readonly corpus?: string | undefined;
   /** Tokens of the run. */
   readonly window: number;
-  /** Default: the strongest that works here. */
+  /** Default: the strongest that works on this machine. */
   readonly sandbox?: Sandbox | undefined;
 }
 
 export interface Toolset {
   readonly tools: readonly AgentTool[];
-  /** For people, once: what does not protect as it should. */
+  /** For the user: which isolation is missing. */
   readonly warnings: readonly string[];
   /** Idempotent. */
   close(): void;
 }
 
-/** Throws BAD_CONFIG for folders that cannot be used. */
+/** Throws BAD_CONFIG for a folder that cannot be used. The caller closes the toolset. */
 export function openToolset({ workspace, corpus, window, sandbox }: ToolsetOptions): Toolset {
-  const most = resultCharacters(window);
+  const maxCharacters = resultCharacters(window);
   const documents = corpus === undefined ? undefined : new Corpus(documentsOf(new Workspace(corpus).root));
-  const fence = workspace === undefined ? undefined : (sandbox ?? findSandbox());
+  const isolation = workspace === undefined ? undefined : (sandbox ?? findSandbox());
   return {
     tools: [
-      ...(workspace !== undefined && fence ? workspaceTools(new Workspace(workspace), most, fence) : []),
-      ...(documents ? corpusTools(documents, most) : []),
+      ...(workspace !== undefined && isolation
+        ? workspaceTools(new Workspace(workspace), maxCharacters, isolation)
+        : []),
+      ...(documents ? corpusTools(documents, maxCharacters) : []),
     ],
-    warnings: fence?.warning ? [fence.warning] : [],
+    warnings: isolation?.warning ? [isolation.warning] : [],
     close: () => documents?.close(),
   };
 }
 
-/** A sixth of the window at about three characters a token; 16,000 are enough for any. */
+/** Of one result: a sixth of the window at about three characters per token, from 600 to 16,000. `window`: tokens. */
 export function resultCharacters(window: number): number {
   return Math.max(600, Math.min(16_000, Math.floor(window / 2)));
 }
 
-function workspaceTools(workspace: Workspace, most: number, sandbox: Sandbox): AgentTool[] {
+function workspaceTools(workspace: Workspace, maxCharacters: number, sandbox: Sandbox): AgentTool[] {
   return [
-    readTool(workspace, most),
-    listTool(workspace, most),
-    searchTool(workspace, { most }),
+    readTool(workspace, maxCharacters),
+    listTool(workspace, maxCharacters),
+    searchTool(workspace, { maxCharacters }),
     editTool(workspace),
     writeTool(workspace),
-    shellTool(workspace, { sandbox, most }),
+    shellTool(workspace, { sandbox, maxCharacters }),
   ];
 }

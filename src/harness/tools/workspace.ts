@@ -1,7 +1,6 @@
-// The folder that an agent's file tools may touch. Every path a model writes is resolved here: symbolic links are
-// followed first, so that neither `..` nor a link leads out. It reads and writes nothing itself. A program that
-// runs in the folder at the same time could swap a link between the check and the use: it is a fence for models,
-// not a jail for programs.
+// The folder that an agent's file tools may access. Resolves every path that a model writes, following symbolic links, so
+// that neither `..` nor a link leads outside. Reads and writes no files. It guards against models, not against programs:
+// a program in the folder could swap a link between the check and the use.
 import { lstatSync, realpathSync, type Stats, statSync } from "node:fs";
 import { basename, dirname, isAbsolute, join, relative, resolve, sep } from "node:path";
 import { PocketError } from "../../errors.ts";
@@ -11,7 +10,7 @@ export class Workspace {
   /** Absolute, without symbolic links. */
   readonly root: string;
 
-  /** Throws BAD_CONFIG for a folder that is not there. */
+  /** Throws BAD_CONFIG if `folder` is not an existing folder. */
   constructor(folder: string) {
     try {
       this.root = realpathSync(folder);
@@ -23,7 +22,7 @@ export class Workspace {
     }
   }
 
-  /** An absolute path in the workspace that may not exist yet. Throws Refused for one outside of it. */
+  /** The absolute path; it may not exist yet. Throws Refused for a path outside the workspace. */
   locate(path: string): string {
     if (path.includes("\0")) throw new Refused("A path cannot have a NUL character.");
     const wanted = resolve(this.root, path);
@@ -36,7 +35,7 @@ export class Workspace {
     return real;
   }
 
-  /** As `locate`, for what has to exist. */
+  /** As `locate`, for a path that must exist. */
   find(path: string): string {
     const real = this.locate(path);
     if (!entryAt(real)) {
@@ -45,17 +44,17 @@ export class Workspace {
     return real;
   }
 
-  /** As `find`, for a file. */
+  /** As `find`, for a regular file. */
   file(path: string): string {
     const real = this.find(path);
     const stat = statSync(real);
     if (stat.isDirectory()) throw new Refused(`'${path}' is a folder; use list for it.`);
-    // A pipe or a device would be read for ever.
+    // Reading a pipe or a device may never end.
     if (!stat.isFile()) throw new Refused(`'${path}' is not a regular file.`);
     return real;
   }
 
-  /** How a path in it is called towards the model: relative, with forward slashes; the top is `.`. */
+  /** The path as the model sees it: relative, with forward slashes; `.` for the root. */
   name(real: string): string {
     return relative(this.root, real).split(sep).join("/") || ".";
   }
@@ -66,7 +65,7 @@ export class Workspace {
   }
 }
 
-/** The path with the links of its existing part followed; a dangling link counts as what it points at. */
+/** The path with links followed in its existing part. Throws Refused for a loop of links and for a dangling link. */
 function followed(path: string, depth = 0): string {
   try {
     return realpathSync(path);
@@ -81,7 +80,7 @@ function followed(path: string, depth = 0): string {
   }
 }
 
-/** Undefined where there is nothing, also below a file. */
+/** Undefined if nothing exists at the path. */
 function entryAt(path: string): Stats | undefined {
   try {
     return lstatSync(path, { throwIfNoEntry: false });
