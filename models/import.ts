@@ -1,12 +1,11 @@
-// From one GGUF file to one model folder: weights in our containers, two graphs over them, tokenizer, manifest.
-// The folder is written beside its final place and renamed when all of it is there, so an interrupted import
-// leaves nothing that looks like a model. Fetching the file is fetch.ts's work.
+// Imports a GGUF file as a model folder: weights.bin, two graphs, tokenizer, manifest. The folder is written under a
+// temporary name in the models directory and renamed when it is complete, so an interrupted import leaves no model.
 import { randomUUID } from "node:crypto";
 import { mkdir, readdir, rename, rm, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
-import type { DecoderWeights } from "./families/decoder.ts";
+import type { DecoderWeights, Family } from "./families/decoder.ts";
 import { type DecoderShapes, readShapes } from "./families/hyperparameters.ts";
-import { type Family, familyOf } from "./families/registry.ts";
+import { familyOf } from "./families/registry.ts";
 import { GraphBuilder } from "./graph/graph.ts";
 import { encodeModel } from "./graph/onnx.ts";
 import { WeightsWriter } from "./graph/weights.ts";
@@ -38,11 +37,11 @@ export interface ImportOptions {
   readonly weights: WeightFormat;
   /** Default: pocket. */
   readonly linear?: LinearKind;
-  /** The models directory; the folder that modelFolderName says is made (or replaced) in it. */
+  /** The models directory. The folder in it is named by modelFolderName; an older one is replaced. */
   readonly into: string;
   /** Where the file came from, for the manifest. */
   readonly origin?: { readonly repo: string; readonly revision: string; readonly licence: string };
-  /** The file's SHA-256 where it is known already; else it is computed. */
+  /** The file's SHA-256, if known; else it is computed. */
   readonly sha256?: string;
   readonly onProgress?: (progress: ImportProgress) => void;
   readonly signal?: AbortSignal;
@@ -56,8 +55,8 @@ const files = {
 } as const;
 
 /**
- * Throws BAD_GGUF, UNSUPPORTED_MODEL or DISK_FULL; then no folder was made or changed. Memory stays under
- * about 200 MB whatever the model's size.
+ * Throws BAD_GGUF, UNSUPPORTED_MODEL or DISK_FULL; then no folder was made or changed. Memory stays under about 200 MB for
+ * any size of model.
  */
 export async function importGguf(options: ImportOptions): Promise<Manifest> {
   const gguf = openGguf(options.file);
@@ -111,7 +110,7 @@ async function writeFolder(gguf: Gguf, folder: string, options: ImportOptions): 
       tensors: records,
     },
     graphs: files.graphs,
-    digest: await digestOf(written, "naming the folder", options),
+    digest: await digestOf(written, "computing the digest", options),
   };
   await writeFile(join(folder, manifestFile), JSON.stringify(manifest, null, 2));
 }
@@ -133,7 +132,7 @@ async function writeWeights(
   });
   try {
     const weights = await family.takeWeights(source, shapes);
-    source.refuseLeftovers(family.name);
+    source.refuseUnused(family.name);
     return { weights, records: writer.records, bytes: writer.bytes };
   } finally {
     writer.close();
@@ -188,18 +187,18 @@ function bitsPerWeight(gguf: Gguf, records: readonly TensorRecord[]): number {
   return Math.round((bits / values) * 1000) / 1000;
 }
 
-/** Removes what imports of this folder left behind when their process died. */
+/** Removes temporary folders whose import died. */
 async function sweepPartials(into: string, name: string): Promise<void> {
   const prefix = `${name}.partial-`;
   for (const entry of await readdir(into)) {
-    if (!entry.startsWith(prefix) || alive(Number.parseInt(entry.slice(prefix.length), 10))) continue;
+    if (!entry.startsWith(prefix) || isAlive(Number.parseInt(entry.slice(prefix.length), 10))) continue;
     await rm(join(into, entry), { recursive: true, force: true });
   }
 }
 
-function alive(processId: number): boolean {
+function isAlive(processId: number): boolean {
   try {
-    // Signal 0 only asks whether the process is there.
+    // Signal 0 only checks that the process exists.
     process.kill(processId, 0);
     return true;
   } catch {

@@ -1,6 +1,5 @@
-// manifest.json of a model folder: everything that whoever serves the model must know about it, and nothing
-// that can be read from the graph. Written by import.ts, read by the commands. All numbers are counts unless
-// their name says bytes.
+// manifest.json of a model folder: what a server must know about the model and cannot read from the graph. Numbers are
+// counts unless their name says bytes.
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
@@ -8,29 +7,29 @@ import { pocketError } from "../src/errors.ts";
 
 export const manifestFile = "manifest.json";
 
-/** `exact`: the file's values; `int8`, `int4`: requantised; `f32`: every matrix widened. */
+/** `exact`: the file's values; `int8`, `int4`: requantised; `f32`: widened (quantisation/weight-formats.ts). */
 export const weightFormats = ["exact", "int8", "int4", "f32"] as const;
 export type WeightFormat = (typeof weightFormats)[number];
 
-/** Who multiplies: our pocket::Linear over panels, or ONNX Runtime's MatMulNBits. No difference under f32. */
+/** Operator of the linear layers: pocket::Linear, or ONNX Runtime's MatMulNBits. Under f32 it is Gemm for both. */
 export const linearKinds = ["pocket", "ort"] as const;
 export type LinearKind = (typeof linearKinds)[number];
 
-/** The manifest's version; folders of earlier ones are imported again. */
+/** Version of the manifest. Folders of earlier versions must be imported again. */
 export const manifestVersion = 3;
 
 const count = z.int().positive();
 
 const tensorRecordSchema = z.object({
-  /** As in the source file. */
+  /** Name in the source file. */
   name: z.string(),
   /** GGUF type. */
   source: z.string(),
-  /** Container, such as `q4_k panels` or `int8 block 32 zero points`. */
+  /** How it is stored, such as `q4_k panels` or `int8 block 32 zero points`. */
   stored: z.string(),
   /** The stored values equal the file's, bit for bit. */
   bitTrue: z.boolean(),
-  /** Largest difference to the file's values, in steps of the container; 0.5 is plain rounding. */
+  /** Largest difference to the file's values, in steps of the stored format; rounding gives 0.5. */
   maxErrorSteps: z.number().nonnegative(),
   bytes: count,
 });
@@ -40,7 +39,8 @@ const manifestSchema = z.object({
   format: z.literal(manifestVersion),
   id: z.string().min(1),
   name: z.string(),
-  family: z.enum(["qwen2", "llama"]),
+  /** A key of families/registry.ts at the time of the import. */
+  family: z.string().min(1),
   source: z.object({
     file: z.string(),
     bytes: count,
@@ -56,15 +56,15 @@ const manifestSchema = z.object({
     heads: count,
     kvHeads: count,
     headDim: count,
-    /** Rows of the LM head; the tokenizer may know fewer. */
+    /** Rows of the LM head; the tokenizer may have fewer tokens. */
     vocab: count,
-    /** Tokens the model was made for. */
+    /** Context length that the model was trained for. */
     context: count,
   }),
-  /** Half layout: dimension d turns with d + headDim / 2. */
+  /** Half layout: dimensions d and d + headDim / 2 are a rotary pair. */
   rope: z.object({ kind: z.literal("half"), base: z.number().positive() }),
   normEpsilon: z.number().positive(),
-  /** Keys may be shifted after an edit (design §9). */
+  /** Keys may be shifted to other positions after an edit. */
   splice: z.literal(true),
   tokens: z.object({ bos: z.int().nonnegative().nullable(), eos: z.array(z.int().nonnegative()).min(1) }),
   weights: z.object({
@@ -72,13 +72,13 @@ const manifestSchema = z.object({
     linear: z.enum(linearKinds),
     file: z.string(),
     bytes: count,
-    /** Bits of all matrices, scales included, over their values. */
+    /** Bits of all matrices, scales included, divided by their values. */
     bitsPerWeight: z.number().positive(),
     tensors: z.array(tensorRecordSchema),
   }),
-  /** File names: activations of linear layers in 8 bits, and in f32. */
+  /** File names of the graphs with 8-bit and with f32 activations of linear layers. */
   graphs: z.object({ int8: z.string(), f32: z.string() }),
-  /** SHA-256 over the weights file, then the int8 graph, then the f32 graph: names what a KV file belongs to. */
+  /** SHA-256 of weights file, int8 graph and f32 graph, concatenated: identifies the model in KV files. */
   digest: z.string().regex(/^[0-9a-f]{64}$/),
 });
 export type Manifest = z.infer<typeof manifestSchema>;
@@ -89,8 +89,8 @@ export function modelFolderName(id: string, format: WeightFormat, linear: Linear
 }
 
 /**
- * Throws MODEL_NOT_IMPORTED when the folder has no manifest, MODEL_OUTDATED when an earlier version of the house
- * imported it, BAD_MANIFEST when it is not one of ours.
+ * Throws MODEL_NOT_IMPORTED when the folder has no manifest, MODEL_OUTDATED when an earlier version of Pocket imported it,
+ * BAD_MANIFEST when the manifest is not valid.
  */
 export function readManifest(folder: string): Manifest {
   const file = join(folder, manifestFile);

@@ -1,34 +1,39 @@
-// The decoder that all families here are built from: RMS norm in front of each half of a layer, grouped query heads,
-// SwiGLU, dense and without sliding windows. Which tensors make q, k and v, and in which layout their rows stand, is
-// the family's; what is taken besides, in which order, and how the graph goes, top-down, is here.
+// The dense decoder that the families share: RMS norm before attention and feed-forward layer, grouped-query attention,
+// SwiGLU, no sliding windows. A family provides its q, k and v projections; the other tensors and the graph are here.
 
 import { type GraphBuilder, graphInputs, type Stream } from "../graph/graph.ts";
 import type { StoredMatrix, StoredVector } from "../graph/weights.ts";
 import { type KeyWeights, keyScales } from "../quantisation/key-scales.ts";
 import type { TensorSource } from "../readers/tensor-source.ts";
 import type { DecoderShapes } from "./hyperparameters.ts";
-import type { Family } from "./registry.ts";
+
+/** An architecture that can be imported. A family with another graph implements both methods itself. */
+export interface Family {
+  readonly name: string;
+  /** Stores every tensor once, in the order of the graph. */
+  takeWeights(source: TensorSource, shapes: DecoderShapes): Promise<DecoderWeights>;
+  writeGraph(builder: GraphBuilder, shapes: DecoderShapes, weights: DecoderWeights): void;
+}
 
 export interface Linear {
   readonly weight: StoredMatrix;
   readonly bias?: StoredVector;
 }
 
-/** What a layer's attention is asked with. */
 export interface Projections {
   readonly q: Linear;
   readonly k: Linear;
   readonly v: Linear;
 }
 
-/** What the family takes: besides, the keys' weights as numbers. */
+/** Projections as a family stores them, with the dequantised weights of k. */
 export interface TakenProjections extends Projections {
   readonly keys: KeyWeights;
 }
 
 export interface LayerWeights extends Projections {
   readonly attentionNorm: StoredVector;
-  /** What int8 pages divide keys by: (kvHeads, headDim / 2). */
+  /** (kvHeads, headDim / 2): int8 pages divide keys by them. */
   readonly pairScales: readonly number[];
   readonly o: StoredMatrix;
   readonly ffnNorm: StoredVector;
@@ -41,19 +46,19 @@ export interface DecoderWeights {
   readonly embedding: StoredMatrix;
   readonly layers: readonly LayerWeights[];
   readonly finalNorm: StoredVector;
-  /** The embedding itself where the two are tied. */
+  /** The embedding where the two are tied. */
   readonly head: StoredMatrix;
 }
 
-/** Takes q, k and v of the layer whose tensors' names begin with `prefix`. */
+/** Stores q, k and v of the layer whose tensor names begin with `prefix`. */
 type TakeProjections = (
   source: TensorSource,
   shapes: DecoderShapes,
   prefix: string,
 ) => Promise<TakenProjections>;
 
-/** A family whose q, k and v are taken in this way and which is this decoder in all else. */
-export function decoderFamily(name: Family["name"], takeProjections: TakeProjections): Family {
+/** A family with these projections and this decoder otherwise. */
+export function decoderFamily(name: string, takeProjections: TakeProjections): Family {
   return {
     name,
     takeWeights: (source, shapes) => takeDecoder(source, shapes, takeProjections),
@@ -132,7 +137,7 @@ function writeDecoder(graph: GraphBuilder, shapes: DecoderShapes, weights: Decod
     const shape = { layer, heads, kvHeads, headDim, pairScales: w.pairScales };
     let attended = graph.attention(`${path}/attn`, shape, q, k, v);
     if (layer === last) {
-      // Behind the last attention no row looks at another: only the wanted ones go on.
+      // After the last attention rows are independent: only those in the input `rows` are computed further.
       attended = graph.pickRows(`${path}/pick/attn`, attended);
       residual = graph.pickRows(`${path}/pick/residual`, residual);
     }

@@ -1,5 +1,5 @@
-// The hyperparameters of a decoder, read from GGUF metadata, and the refusals that follow from them. A key
-// that changes the arithmetic in a way we do not compute is a reason to refuse, never to ignore.
+// Reads a decoder's hyperparameters from GGUF metadata. A key that asks for arithmetic that is not implemented is refused,
+// never ignored.
 import { basename } from "node:path";
 import { pocketError } from "../../src/errors.ts";
 import type { Gguf } from "../readers/gguf.ts";
@@ -17,7 +17,7 @@ export interface DecoderShapes {
   readonly normEpsilon: number;
 }
 
-/** Throws UNSUPPORTED_MODEL with the reason, or BAD_GGUF for a key that is missing or senseless. */
+/** Throws UNSUPPORTED_MODEL with the reason, or BAD_GGUF for a key that is missing or has an impossible value. */
 export function readShapes(gguf: Gguf, architecture: string): DecoderShapes {
   const number = (key: string, fallback?: number): number => {
     const value = gguf.metadata.get(`${architecture}.${key}`) ?? fallback;
@@ -30,7 +30,7 @@ export function readShapes(gguf: Gguf, architecture: string): DecoderShapes {
   const count = (key: string, fallback?: number): number => {
     const value = number(key, fallback);
     if (Number.isInteger(value) && value <= 2 ** 24) return value;
-    throw broken(gguf, `${architecture}.${key} is ${value}, not a sensible count`);
+    throw broken(gguf, `${architecture}.${key} is ${value}, not a possible count`);
   };
   refuseUnknownArithmetic(gguf, architecture);
   const hidden = count("embedding_length");
@@ -66,11 +66,11 @@ function refuseUnknownArithmetic(gguf: Gguf, architecture: string): void {
   const plain = scaling === undefined || scaling === "none" || (scaling === "linear" && factor === 1);
   if (!plain || factor !== 1)
     throw refusal(
-      `Its rotary positions are scaled ('${scaling ?? "linear"}', factor ${factor}), a rotary scheme we cannot shift.`,
+      `Its rotary positions are scaled ('${scaling ?? "linear"}', factor ${factor}), a rotary scheme that cannot be shifted.`,
     );
   if (gguf.tensors.has("rope_freqs.weight"))
     throw refusal(
-      "It brings its own rotary frequencies (rope_freqs.weight), a rotary scheme we cannot shift.",
+      "It has its own rotary frequencies (rope_freqs.weight), a rotary scheme that cannot be shifted.",
     );
 }
 
@@ -82,7 +82,9 @@ function refuseUnfitShapes(gguf: Gguf, architecture: string, shapes: DecoderShap
     throw refusal(`Its heads have ${headDim} dimensions; the attention kernel needs a multiple of 16.`);
   const rotary = gguf.metadata.get(`${architecture}.rope.dimension_count`) ?? headDim;
   if (rotary !== headDim)
-    throw refusal(`It turns ${rotary} of ${headDim} dimensions of a head, a rotary scheme we cannot shift.`);
+    throw refusal(
+      `It rotates ${rotary} of ${headDim} dimensions of a head, a rotary scheme that cannot be shifted.`,
+    );
   const valueDim = gguf.metadata.get(`${architecture}.attention.value_length`) ?? headDim;
   if (valueDim !== headDim)
     throw refusal(`Its values have ${valueDim} dimensions and its keys ${headDim}; they must agree.`);

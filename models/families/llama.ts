@@ -1,7 +1,5 @@
-// Llama-class models (Touvron et al., 2023, arXiv 2302.13971) and those built like them, SmolLM2 among them: the dense
-// decoder without biases. GGUF stores the rows of q and k with the two dimensions of a rotary pair side by side; they
-// are put back into half layout on the way in.
-
+// Llama-class models (Touvron et al., 2023, arXiv 2302.13971), SmolLM2 among them: the dense decoder without biases. GGUF
+// stores the rows of q and k with the two dimensions of a rotary pair as neighbours; import reorders them to half layout.
 import type { TensorSource } from "../readers/tensor-source.ts";
 import { decoderFamily, type TakenProjections } from "./decoder.ts";
 import type { DecoderShapes } from "./hyperparameters.ts";

@@ -1,6 +1,5 @@
-// Qwen2 and Qwen2.5 (Yang et al., 2024, arXiv 2407.10671; arXiv 2412.15115): the dense decoder with biases on q, k and
-// v. Its GGUF rows are in half layout already.
-
+// Qwen2 and Qwen2.5 (Yang et al., 2024, arXiv 2407.10671; arXiv 2412.15115): the dense decoder with biases on q, k and v.
+// Rows of q and k are in half layout in the GGUF file.
 import type { TensorSource } from "../readers/tensor-source.ts";
 import { decoderFamily, type TakenProjections } from "./decoder.ts";
 import type { DecoderShapes } from "./hyperparameters.ts";

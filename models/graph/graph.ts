@@ -1,6 +1,6 @@
-// The words in which a family file writes its graph: embedding, norms, linear layers, attention, gate. Each
-// appends one node (or two) and returns the name of its result. It decides which operator a stored weight
-// needs; it does not know any family, nor the bytes of a weight.
+// Builds the graph of a family: embedding, norms, linear layers, attention, gate. Each method appends one node or two and
+// returns the name of its result. The operator depends on how a weight is stored: pocket::Linear and pocket::Embedding
+// for panels, ONNX Runtime's own operators otherwise.
 
 import { panelFormats } from "../quantisation/panels.ts";
 import type { Attribute, ExternalTensor, Node, OnnxGraph } from "./onnx.ts";
@@ -8,7 +8,7 @@ import type { StoredMatrix, StoredTensor, StoredVector } from "./weights.ts";
 
 export type Activations = "int8" | "f32";
 
-/** One of the products that share their x. */
+/** One of several products with the same x. */
 export interface LinearTerm {
   readonly path: string;
   readonly weight: StoredMatrix;
@@ -17,7 +17,7 @@ export interface LinearTerm {
 
 type PanelTerm = LinearTerm & { readonly weight: Extract<StoredMatrix, { encoding: "panels" }> };
 
-/** What a block reads: the RMS norm of the residual stream, after the branch that comes back is added to it. */
+/** Input of a block: the RMS norm of `residual` + `branch`. */
 export interface Stream {
   readonly path: string;
   readonly residual: string;
@@ -26,23 +26,25 @@ export interface Stream {
   readonly epsilon: number;
 }
 
-/** `x` as it is, or the norm of `stream`, whose sum may go on as an output. */
+/** `x` itself, or the norm of `stream`. */
 interface PanelInput {
   readonly x?: string;
   readonly stream?: Stream;
+  /** The sum of the stream is an output too. */
   readonly keepsSum?: boolean;
+  /** Two terms, combined as SiLU(first) * second. */
   readonly gated?: boolean;
 }
 
-/** Values of pocket::Linear's attribute, in the order of native/linear/linear.h's Activations. */
+/** Values of pocket::Linear's attribute `activations`, in the order of native/linear/linear.h's Activations. */
 const activationNumbers = { int8: 0, f32: 1 } as const;
-/** MatMulNBits' attribute accuracy_level. */
+/** Values of MatMulNBits' attribute accuracy_level. */
 const accuracyLevels = { int8: 4, f32: 1 } as const;
 
 export interface GraphOptions {
   readonly name: string;
   readonly externalFile: string;
-  /** What linear layers make of their activations: 8 bits per block of 32, or f32 as they are. */
+  /** int8: linear layers quantise their activations to 8 bits per block of 32. */
   readonly activations: Activations;
   readonly vocab: number;
 }
@@ -52,7 +54,7 @@ export interface AttentionShape {
   readonly heads: number;
   readonly kvHeads: number;
   readonly headDim: number;
-  /** (kvHeads, headDim / 2), above 0: what pages of 8 bits divide this layer's keys by (native/kv/store.h). */
+  /** (kvHeads, headDim / 2), above 0: int8 pages divide the layer's keys by them (native/kv/store.h). */
   readonly pairScales: readonly number[];
 }
 
@@ -61,7 +63,7 @@ export const graphInputs = { tokens: "tokens", rows: "rows" } as const;
 /** `logits` f32 [R, vocab]. */
 export const graphOutput = "logits";
 
-/** Values are names of f32 tensors of shape [T, width], or [R, width] behind `pickRows`. */
+/** Values are names of f32 tensors of shape [T, width], or [R, width] after `pickRows`. */
 export class GraphBuilder {
   private readonly nodes: Node[] = [];
   private readonly tensors = new Map<string, ExternalTensor>();
@@ -75,14 +77,14 @@ export class GraphBuilder {
         axis: { int: 0 },
       });
     if (table.encoding === "panels")
-      // A tied head reads the same panels.
+      // A tied LM head reads the same panels.
       return this.node(`${path}/Embedding`, "pocket", "Embedding", [tokens, this.array(table.panels)], {
         rows: { int: table.rows },
         columns: { int: table.columns },
         format: { int: panelFormats.indexOf(table.format) },
       });
     const { rows, columns, bits, block } = table;
-    // The LM head reads the same bytes as [N, blocks, block]; the embedding wants its rows whole.
+    // A tied LM head reads the same bytes as [N, blocks, block]; the embedding needs whole rows.
     const quants = this.array({ ...table.quants, dims: [rows, (columns * bits) / 8] }, "/rows");
     const inputs = [quants, tokens, this.array(table.scales)];
     if (table.zeroPoints) inputs.push(this.array(table.zeroPoints));
@@ -99,7 +101,7 @@ export class GraphBuilder {
     return this.plainLinear({ path, weight }, x, `${path}/Linear`);
   }
 
-  /** norm(stream) Wᵀ + bias of each term, at most three. */
+  /** norm(stream) Wᵀ + bias for each term, at most three. `sum` is residual + branch. */
   normedLinears(
     path: string,
     terms: readonly LinearTerm[],
@@ -148,7 +150,7 @@ export class GraphBuilder {
     });
   }
 
-  /** x [T, width] → the wanted rows, [R, width]. */
+  /** x [T, width] → its rows of the input `rows`, [R, width]. */
   pickRows(path: string, x: string): string {
     return this.node(`${path}/Gather`, "", "Gather", [x, graphInputs.rows], { axis: { int: 0 } });
   }
@@ -173,7 +175,7 @@ export class GraphBuilder {
     };
   }
 
-  /** RMS norm (Zhang and Sennrich, 2019, arXiv 1910.07467) of the stream, in operators of ONNX Runtime. */
+  /** RMS norm (Zhang and Sennrich, 2019, arXiv 1910.07467) of the stream, by operators of ONNX Runtime. */
   private norm({ path, residual, branch, gain, epsilon }: Stream): { normed: string; sum: string } {
     if (branch === undefined) {
       const name = `${path}/SimplifiedLayerNormalization`;
@@ -228,7 +230,7 @@ export class GraphBuilder {
     );
   }
 
-  /** One pocket::Linear, whose inputs, outputs and attributes native/runtime/linear_op.h names. Returns the stream's sum. */
+  /** One pocket::Linear (inputs, outputs, attributes: native/runtime/linear_op.h). Returns the name of the stream's sum. */
   private panelNode(
     path: string,
     terms: readonly PanelTerm[],
@@ -236,10 +238,10 @@ export class GraphBuilder {
     { x, stream, gated = false, keepsSum = false }: PanelInput,
   ): string {
     const sum = stream?.branch === undefined ? "" : `${path}/sum`;
-    const pairs = Array.from({ length: 3 }, (_, i) => terms[i]).flatMap((term) =>
+    const weights = Array.from({ length: 3 }, (_, i) => terms[i]).flatMap((term) =>
       term ? [this.array(term.weight.panels), term.bias ? this.array(term.bias.values) : ""] : ["", ""],
     );
-    const inputs = [stream?.residual ?? x!, ...pairs];
+    const inputs = [stream?.residual ?? x!, ...weights];
     if (stream) inputs.push(this.array(stream.gain.values), stream.branch ?? "");
     const attributes: Record<string, Attribute> = {
       columns: { int: terms[0]!.weight.columns },
@@ -277,7 +279,7 @@ export class GraphBuilder {
     return output;
   }
 
-  /** Declares a stored array once; two shapes over the same bytes are two initialisers. */
+  /** Declares a stored array once; a second shape over the same bytes is an initialiser with a suffix. */
   private array(stored: StoredTensor, suffix = ""): string {
     const name = stored.name + suffix;
     if (!this.tensors.has(name)) this.tensors.set(name, { ...stored, name });
@@ -289,7 +291,7 @@ function allPanels(terms: readonly LinearTerm[]): terms is readonly PanelTerm[] 
   return terms.every(({ weight }) => weight.encoding === "panels");
 }
 
-/** Without the empty names at its end. */
+/** `names` without the empty ones at the end. */
 function trimmed(names: readonly string[]): readonly string[] {
   return names.slice(0, names.findLastIndex((name) => name !== "") + 1);
 }

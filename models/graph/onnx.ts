@@ -1,6 +1,5 @@
-// The part of the ONNX file format that our graphs use, written and read with protobufjs. Field numbers are
-// those of the public onnx.proto; fields we never write are not declared. It knows messages and bytes, not
-// what a model is: that is graph.ts.
+// Reads and writes the part of the ONNX file format that Pocket's graphs use, with protobufjs. Field numbers are those of
+// the public onnx.proto; fields that are never written are not declared.
 import protobuf from "protobufjs/light.js";
 
 export type ElementType = "float32" | "uint8" | "int32" | "int64";
@@ -11,11 +10,11 @@ const elementTypes: Readonly<Record<ElementType, number>> = { float32: 1, uint8:
 export interface Node {
   readonly name: string;
   readonly operator: string;
-  /** Operator set: "" for ONNX's own, "com.microsoft", "pocket". */
+  /** Operator set: "" for standard ONNX, "com.microsoft", "pocket". */
   readonly domain: string;
-  /** An empty string leaves an optional input out. */
+  /** An empty string omits an optional input. */
   readonly inputs: readonly string[];
-  /** An empty string leaves an optional output out. */
+  /** An empty string omits an optional output. */
   readonly outputs: readonly string[];
   readonly attributes: Readonly<Record<string, Attribute>>;
 }
@@ -25,7 +24,7 @@ export type Attribute =
   | { readonly float: number }
   | { readonly floats: readonly number[] };
 
-/** A tensor whose bytes lie in an external file, little-endian, row-major. */
+/** A tensor in an external file, little-endian, row-major. */
 export interface ExternalTensor {
   readonly name: string;
   readonly type: ElementType;
@@ -34,7 +33,7 @@ export interface ExternalTensor {
   readonly bytes: number;
 }
 
-/** A dimension is a number, or the name of one that is known at run time only. */
+/** Dimensions that are known only at run time have a name. */
 export interface Port {
   readonly name: string;
   readonly type: ElementType;
@@ -47,12 +46,12 @@ export interface OnnxGraph {
   readonly outputs: readonly Port[];
   readonly nodes: readonly Node[];
   readonly tensors: readonly ExternalTensor[];
-  /** The external file's name, relative to the graph's own folder. */
+  /** Name of the external file, in the folder of the graph. */
   readonly externalFile: string;
 }
 
 const irVersion = 10;
-/** Operator sets and their versions; ONNX Runtime 1.30 knows all but the last, which is our addon's. */
+/** Operator sets and their versions. `pocket` is registered by the addon, the others are ONNX Runtime's. */
 const operatorSets: readonly (readonly [string, number])[] = [
   ["", 21],
   ["com.microsoft", 1],
@@ -76,7 +75,7 @@ export function encodeModel(graph: OnnxGraph): Uint8Array {
   return modelProto.encode(modelProto.fromObject(model)).finish();
 }
 
-/** The inverse, for files that encodeModel wrote: other ONNX files may hold fields that are not declared here. */
+/** The inverse of encodeModel. Other ONNX files may have fields that are not declared here. */
 export function decodeModel(bytes: Uint8Array): OnnxGraph {
   const model = modelProto.toObject(modelProto.decode(bytes), {
     longs: Number,

@@ -1,15 +1,25 @@
-// Tensors of a GGUF file into weights.bin: where their arrays lie (4,096-aligned, so that ONNX Runtime can map
-// them), and writing them a few rows at a time, so a vocabulary of 500 MB never stands in memory whole. Which
-// container a matrix gets is decided in panel-containers.ts or, for ONNX Runtime's own operators, containers.ts;
-// what it is for, in the family file.
+// Writes the tensors of a GGUF file to weights.bin: offsets are multiples of 4,096, so that ONNX Runtime can map them; rows
+// are converted in chunks, so that memory stays small whatever the size of a tensor. How a matrix is stored under a
+// weight format is decided by quantisation/weight-formats.ts.
 import { closeSync, openSync, writeSync } from "node:fs";
 import { basename } from "node:path";
 import { pocketError } from "../../src/errors.ts";
 import type { LinearKind, TensorRecord, WeightFormat } from "../manifest.ts";
 import { dequantise } from "../quantisation/dequantise.ts";
-import { choosePanels, type PanelContainer } from "../quantisation/panel-containers.ts";
-import { type PanelFormat, packPanels, panelBytes, panelLayouts, panelRows } from "../quantisation/panels.ts";
-import { type BlockContainer, chooseContainer, type MatrixRole } from "../quantisation/weight-formats.ts";
+import {
+  type PanelFormat,
+  packPanels,
+  panelBytes,
+  panelRows,
+  recordColumns,
+} from "../quantisation/panels.ts";
+import {
+  type MatrixRole,
+  type NBitsStorage,
+  nBitsStorage,
+  type PanelStorage,
+  panelStorage,
+} from "../quantisation/weight-formats.ts";
 import { bytesOf } from "../readers/ggml.ts";
 import type { Gguf, GgufTensor } from "../readers/gguf.ts";
 import { diskError } from "../registry/disk-errors.ts";
@@ -22,8 +32,8 @@ export interface StoredVector {
 }
 
 /**
- * W (rows, columns). "f32": values as they are. "panels": as pocket::Linear reads them (panels.ts). "blocks": as
- * MatMulNBits does, value = scale * (code - zero point), along a row.
+ * W (rows, columns). "f32": plain values. "panels": the packed layout of pocket::Linear (quantisation/panels.ts).
+ * "blocks": the layout of MatMulNBits; blocks run along a row, value = scale * (code - zero point).
  */
 export type StoredMatrix =
   | {
@@ -46,16 +56,16 @@ export type StoredMatrix =
       readonly columns: number;
       readonly bits: 4 | 8;
       readonly block: number;
-      /** uint8 [rows, blocks, block * bits / 8]; of two nibbles the low one comes first. */
+      /** uint8 [rows, blocks, block * bits / 8]; low nibble first. */
       readonly quants: StoredTensor;
       /** f32 [rows, blocks]. */
       readonly scales: StoredTensor;
-      /** uint8 [rows, blocks * bits / 8], rounded up; absent: all 2^(bits - 1). */
+      /** uint8 [rows, ceil(blocks * bits / 8)]; absent: all 2^(bits - 1). */
       readonly zeroPoints?: StoredTensor;
     };
 
 const alignment = 4096;
-/** Values, in whole panels of rows, that are converted at once: bounds memory, long enough for the loops to be warm. */
+/** Values converted at once, rounded to whole panels: bounds memory, and is long enough for compiled loops. */
 const chunkValues = 1 << 21;
 
 /** Writes one weights file. Synchronous; a failed write throws DISK_FULL or the system's error. */
@@ -81,7 +91,7 @@ export class WeightsWriter {
     closeSync(this.handle);
   }
 
-  /** A one-dimensional tensor, as f32. */
+  /** Stores a one-dimensional tensor as f32. */
   vector(tensor: GgufTensor, interleavedHeads = 0): StoredVector {
     const bytes = uninterleave(this.gguf.read(tensor, 0, tensor.bytes), interleavedHeads, tensor.dims[0]!);
     const values = this.finite(tensor, dequantise(tensor.type, bytes, tensor.dims[0]!));
@@ -92,26 +102,26 @@ export class WeightsWriter {
   }
 
   /**
-   * A matrix in the container that the format and its role give it. `interleavedHeads`: its rows are those of
-   * so many heads with rotary pairs side by side, to be stored in half layout.
+   * Stores a matrix as the weight format says for its role. `interleavedHeads` above 0: the rows belong to that many
+   * heads whose rotary pairs are neighbours; they are reordered to half layout.
    */
   matrix(tensor: GgufTensor, role: MatrixRole, interleavedHeads = 0): StoredMatrix {
     const [columns, rows] = [tensor.dims[0]!, tensor.dims[1]!];
     const shape = { rows, columns, interleavedHeads };
     if (this.format === "f32") return this.plainMatrix(tensor, rows, columns, interleavedHeads);
     if (this.linear === "pocket") {
-      const container = choosePanels(tensor.type, this.format, role);
-      refuseOdd(tensor.name, columns, panelLayouts[container.format].columns);
-      return this.panelMatrix(tensor, container, shape);
+      const storage = panelStorage[this.format](tensor.type, role);
+      refusePartialBlocks(tensor.name, columns, recordColumns(storage.format));
+      return this.panelMatrix(tensor, storage, shape);
     }
-    const container = chooseContainer(tensor.type, this.format, role);
-    refuseOdd(tensor.name, columns, container.block);
-    return this.blockMatrix(tensor, container, shape);
+    const storage = nBitsStorage[this.format](tensor.type, role);
+    refusePartialBlocks(tensor.name, columns, storage.block);
+    return this.blockMatrix(tensor, storage, shape);
   }
 
-  private panelMatrix(tensor: GgufTensor, container: PanelContainer, shape: MatrixShape): StoredMatrix {
+  private panelMatrix(tensor: GgufTensor, storage: PanelStorage, shape: MatrixShape): StoredMatrix {
     const { rows, columns } = shape;
-    const { format, convert } = container;
+    const { format, convert } = storage;
     const bytesOfPanel = panelBytes(format, panelRows, columns);
     const panels = this.reserve(`${tensor.name}.panels`, "uint8", [panelBytes(format, rows, columns)]);
     let worst = 0;
@@ -139,15 +149,15 @@ export class WeightsWriter {
     return { encoding: "f32", rows, columns, values };
   }
 
-  private blockMatrix(tensor: GgufTensor, container: BlockContainer, shape: MatrixShape): StoredMatrix {
+  private blockMatrix(tensor: GgufTensor, storage: NBitsStorage, shape: MatrixShape): StoredMatrix {
     const { rows, columns } = shape;
-    const { bits, block, convert } = container;
+    const { bits, block, convert } = storage;
     const perRow = columns / block;
     const zeroBytes = Math.ceil((perRow * bits) / 8);
     const { name } = tensor;
     const quants = this.reserve(`${name}.quants`, "uint8", [rows, perRow, (block * bits) / 8]);
     const scales = this.reserve(`${name}.scales`, "float32", [rows, perRow]);
-    const zeroPoints = container.zeroPoints
+    const zeroPoints = storage.zeroPoints
       ? this.reserve(`${name}.zero_points`, "uint8", [rows, zeroBytes])
       : undefined;
     let worst = 0;
@@ -164,12 +174,12 @@ export class WeightsWriter {
         this.write(zeroPoints, chunk.row * zeroBytes, packRows(converted.zeroPoints!, perRow, bits));
     }
     const bytes = quants.bytes + scales.bytes + (zeroPoints?.bytes ?? 0);
-    this.records.push(record(tensor, container.stored, worst, bytes));
+    this.records.push(record(tensor, storage.stored, worst, bytes));
     const base = { encoding: "blocks", rows, columns, bits, block, quants, scales } as const;
     return zeroPoints ? { ...base, zeroPoints } : base;
   }
 
-  /** The tensor's bytes, some rows at a time; a tensor whose rows are reordered comes whole. */
+  /** The tensor's bytes in chunks of rows; a tensor whose rows are reordered is one chunk. */
   private *rowChunks(tensor: GgufTensor, interleavedHeads: number): Generator<RowChunk> {
     const [columns, rows] = [tensor.dims[0]!, tensor.dims[1]!];
     const rowBytes = bytesOf(tensor.type, columns);
@@ -199,14 +209,16 @@ export class WeightsWriter {
     }
   }
 
-  /** Raw f16 bits: a file's own, or those of values that were rounded. */
+  /** Throws BAD_GGUF where raw f16 bits are infinite or NaN. */
   private finiteHalves(tensor: GgufTensor, halves: Uint16Array): void {
     if (halves.every((bits) => (bits & 0x7c00) !== 0x7c00)) return;
     const why = `the tensor '${tensor.name}' has a block whose scale is not finite as a 16-bit number`;
     throw pocketError("BAD_GGUF", basename(this.gguf.file), why);
   }
 
+  /** Returns `values`; throws BAD_GGUF where one is infinite or NaN. */
   private finite(tensor: GgufTensor, values: Float32Array): Float32Array {
+    // A product with 0 is NaN for infinities and NaN: one sum checks all values without a branch.
     let sum = 0;
     for (let i = 0; i < values.length; i++) sum += values[i]! * 0;
     if (sum === 0) return values;
@@ -224,9 +236,9 @@ interface MatrixShape {
   readonly interleavedHeads: number;
 }
 
-function refuseOdd(name: string, columns: number, block: number): void {
+function refusePartialBlocks(name: string, columns: number, block: number): void {
   if (columns % block === 0) return;
-  const sentence = `The rows of '${name}' have ${columns} values; quantised containers need a multiple of ${block}.`;
+  const sentence = `The rows of '${name}' have ${columns} values; quantised formats need a multiple of ${block}.`;
   throw pocketError("UNSUPPORTED_MODEL", sentence);
 }
 
@@ -236,7 +248,10 @@ interface RowChunk {
   readonly bytes: Uint8Array;
 }
 
-/** Rows of a head stand as pairs (0, 0 + half), (1, 1 + half) …; afterwards the first halves come first. */
+/**
+ * Rows of each head from neighbouring rotary pairs (0, half), (1, half + 1) … to half layout: rows 0 … half - 1, then
+ * the rest.
+ */
 export function uninterleave(bytes: Uint8Array, heads: number, rows: number): Uint8Array {
   if (heads === 0) return bytes;
   const rowBytes = bytes.length / rows;
@@ -258,7 +273,7 @@ function packNibbles(codes: Uint8Array): Uint8Array {
   return packed;
 }
 
-/** Zero points of `perRow` blocks a row; a row of 4-bit ones starts at a whole byte. */
+/** Zero points of `perRow` blocks in each row; a row of 4-bit zero points starts at a whole byte. */
 function packRows(zeroPoints: Uint8Array, perRow: number, bits: 4 | 8): Uint8Array {
   if (bits === 8) return zeroPoints;
   const rowBytes = Math.ceil(perRow / 2);

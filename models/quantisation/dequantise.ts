@@ -1,32 +1,31 @@
-// Tensor bytes to f32 values, for every type of ggml.ts. Rounds where and as the `gguf` package of PyPI does,
-// so the results are equal bit for bit (test/models/dequantise.test.ts).
-
+// Tensor bytes to f32 values, for every type that is read. Rounds where and as the `gguf` package of PyPI does, so the
+// results are equal bit for bit (test/models/dequantise.test.ts).
 import { isPlain, type PlainType, type TensorType } from "../readers/ggml.ts";
-import { blockForms, readBlocks } from "./block-types.ts";
+import { blockTypes, readBlocks } from "./block-types.ts";
 import { f16Values } from "./half.ts";
 
 /** `count` values; a multiple of the type's block. A fresh array. */
 export function dequantise(type: TensorType, bytes: Uint8Array, count: number): Float32Array {
   if (isPlain(type)) return widen(type, bytes, count);
-  const { block, centre } = blockForms[type];
+  const { group, zeroPoint } = blockTypes[type];
   const { codes, scales, offsets } = readBlocks(type, bytes, count);
   const values = new Float32Array(count);
   for (let b = 0, at = 0; b < scales.length; b++) {
     const scale = scales[b]!;
-    if (centre === undefined) {
+    if (zeroPoint === undefined) {
       const offset = offsets[b]!;
-      for (const end = at + block; at < end; at++) values[at] = Math.fround(scale * codes[at]!) + offset;
+      for (const end = at + group; at < end; at++) values[at] = Math.fround(scale * codes[at]!) + offset;
     } else {
-      for (const end = at + block; at < end; at++) values[at] = scale * (codes[at]! - centre);
+      for (const end = at + group; at < end; at++) values[at] = scale * (codes[at]! - zeroPoint);
     }
   }
   return values;
 }
 
-/** `count` values of tensor bytes in another form; `check` is shown every float that is rounded, and may throw. */
+/** Converts `count` values of tensor bytes. `check` sees every float before it is rounded, and may throw. */
 export type Convert<Form> = (bytes: Uint8Array, count: number, check: (values: Float32Array) => void) => Form;
 
-/** Widened, shown to `check`, and quantised anew. */
+/** Dequantises, passes the floats to `check`, and quantises them again. */
 export function throughFloats<Form>(
   type: TensorType,
   quantise: (values: Float32Array) => Form,

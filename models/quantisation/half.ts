@@ -1,5 +1,5 @@
-// Half-precision numbers as GGUF stores them: f16 (IEEE binary16) and bf16 (the upper half of an f32). Node 20
-// has no Float16Array, and a table of all 65,536 values is faster than the arithmetic anyway.
+// Half-precision numbers as GGUF stores them: f16 (IEEE binary16) and bf16 (the upper half of an f32). Node 20 has no
+// Float16Array; a table of all 65,536 values is faster than computing them.
 
 /** The f32 value of each f16 bit pattern. */
 export const f16Values: Float32Array = tabulate();
@@ -11,7 +11,7 @@ export function f16Bits(x: number): number {
   if (Number.isNaN(x)) return 0x7e00;
   if (magnitude >= 65520) return sign | 0x7c00;
   const exponent = magnitude < 2 ** -14 ? -14 : Math.floor(Math.log2(magnitude));
-  // One step of the mantissa at this exponent; a mantissa that rounds up to the next power carries by itself.
+  // One step of the mantissa at this exponent; a mantissa that rounds up to the next power of two carries into the exponent.
   const steps = roundToEven(magnitude / 2 ** (exponent - 10));
   return sign | (((exponent + 14) << 10) + steps);
 }

@@ -1,8 +1,8 @@
-// How far the keys of a layer reach, pair by pair: what int8 pages divide them by (native/kv/store.h), so that the few
-// rotary pairs that a family's biases make large do not set the step of all others. Of the weights alone, because an
-// import has no text; measured reaches of text did no better. It changes no score: queries are multiplied by the same.
+// Scales of a layer's keys, one per rotary pair: int8 pages divide keys by them (native/kv/store.h), so that the few pairs
+// that a model's biases make large do not set the step of all others. They are computed from the weights alone, because
+// an import has no text; scales measured on text did no better. Scores do not change: queries are multiplied by them.
 
-/** One layer's key projection as the file has it, rows in half layout. */
+/** One layer's key projection, dequantised, rows in half layout (d and d + headDim / 2 are a rotary pair). */
 export interface KeyWeights {
   /** (kvHeads * headDim, hidden) */
   readonly weight: Float32Array;
@@ -10,13 +10,13 @@ export interface KeyWeights {
   readonly bias?: Float32Array;
 }
 
-/** Deviations beyond the bias that a key is expected to reach. 3, 4 and 6 serve alike, 1 and 2 do not (native/README.md). */
+/** Standard deviations beyond the bias that a key may reach. Fidelity is equal with 3, 4 and 6, worse with 1 and 2. */
 const deviations = 4;
 
 /**
- * (kvHeads, headDim / 2), above 0: the length of the pair's bias and four deviations of what the weights add to it.
- * `gain` (hidden) is the weight of the RMS norm in front, whose output is taken for independent numbers of deviation
- * `gain`. A pair that is always 0 gets 1.
+ * (kvHeads, headDim / 2), above 0: the length of the pair's bias plus four standard deviations of its projection.
+ * `gain` (hidden) is the weight of the RMS norm before the projection; the norm's output is modelled as independent
+ * numbers of standard deviation `gain`. A pair that is always 0 gets 1.
  */
 export function keyScales(
   { weight, bias }: KeyWeights,

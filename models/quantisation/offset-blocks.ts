@@ -1,16 +1,15 @@
-// Blocks with a real-valued offset, value = d * q + m (Q4_1, Q5_1, Q4_K, Q5_K), into 8-bit codes with an integer
-// zero point. Rounding each value to 1/255 of the block's range would do, but the codes q are few, so there is
-// room for something better: with the scale d / k and the codes k * q + c,
+// Blocks with a real-valued offset, value = d * q + m (Q4_1, Q5_1, Q4_K, Q5_K), to 8-bit codes with an integer zero point.
+// The codes q are few, so the 8 bits have room for an exact multiple: with the scale d / k and the codes k * q + c,
 //
 //   scale * (k q + c - z) = d q + (c - z) d / k
 //
-// the differences inside a block are exact, and only the offset is rounded, to a multiple of d / k. Among
-// k = 1 … 17 (8 for 5-bit codes) some multiple always comes within 1 / 18 of a step of m (Dirichlet's theorem
-// on approximation by fractions); the best is taken. Where none fits into a byte the plain rounding is used.
+// differences inside a block are exact, and only the offset is rounded, to a multiple of d / k. The best k of 1 … 17
+// (1 … 8 for 5-bit codes) is taken; some multiple is always within 1/18 of a step of m (Dirichlet's approximation
+// theorem). Where no k fits into a byte, or rounding each value to 1/255 of the range errs less, affine8 is used.
 import type { Blocks } from "./block-types.ts";
 import { affine8, type Requantised, requantisedBlock } from "./requantise.ts";
 
-/** `largest`: the largest code q that the type has, 15 or 31. */
+/** `largest`: the largest code q of the type. */
 export function fitOffsets({ codes, scales, offsets }: Blocks, largest: 15 | 31): Requantised {
   const fitted = new Uint8Array(codes.length);
   const steps = new Float32Array(scales.length);
@@ -45,11 +44,11 @@ interface Fit {
 
 /** Undefined when plain rounding errs less. */
 function fitBlock(scale: number, offset: number, largest: number): Fit | undefined {
-  // All values are the offset: one step away from the zero point.
+  // All values equal the offset: one step from the zero point.
   if (scale === 0) return { factor: 0, shift: 1, step: offset, zeroPoint: 0, errorSteps: 0 };
   const ratio = offset / scale;
   const span = Math.max(0, ratio + largest) - Math.min(0, ratio);
-  // In units of the file's own step, d: half a step of the plain rounding.
+  // In units of the file's step d: half a step of affine8.
   let bestError = span / 255 / 2;
   let best: Fit | undefined;
   for (let factor = 1; factor * largest <= 255; factor++) {

@@ -1,91 +1,53 @@
-// Where the numbers of a panel come from: a matrix's codes, f16 scales and minima, and the integers that k formats
-// scale them by, row after row. Two makers: the block formats of GGUF as they stand, and f32 values rounded to
-// q8_0 or q4_1. How the kernels want them ordered is panels.ts's work.
-
-import { type BlockType, tensorLayouts } from "../readers/ggml.ts";
-import { readBlocks } from "./block-types.ts";
+// What panels.ts packs: the codes of a matrix, its f16 scales and minima, and the sub-scales of k-quants, row after row.
+// They are either the blocks of a GGUF tensor unchanged, or f32 values quantised to q8_0 or q4_1.
+import { type BlockType, blockTypes, readBlocks, type SubScales } from "./block-types.ts";
 import { f16Bits, f16Values } from "./half.ts";
 import { searched4, symmetric8 } from "./requantise.ts";
 
-/** Arrays in the order of the values; "block" is the format's record (32 or 256 columns) of one row. */
-export interface PanelSource {
-  /** One byte a value, unsigned; on a multiple of four bytes of its buffer. */
+/** Arrays in the order of the values; a block is the format's record (32 or 256 columns) of one row. */
+export interface PanelSource extends Partial<SubScales> {
+  /** One byte per value, unsigned; begins at a multiple of four bytes of its buffer. */
   readonly codes: Uint8Array;
-  /** Raw f16 bits, one a block. */
+  /** Raw f16 bits, one per block. */
   readonly scales: Uint16Array;
-  /** Raw f16 bits, one a block, where the format has a minimum. */
+  /** Raw f16 bits, one per block, where the format has a minimum. */
   readonly minima?: Uint16Array;
-  /** k formats: 8 or 16 bytes a block (q6_k's are signed). */
-  readonly subScales?: Uint8Array;
-  /** q4_k and q5_k: 8 bytes a block. */
-  readonly subMinima?: Uint8Array;
-  /** 0 where the values are the source's, bit for bit. */
+  /** 0: the values equal the source's, bit for bit. */
   readonly maxErrorSteps: number;
 }
 
-/** The blocks of a GGUF tensor, untouched. `count` values. */
+/** `count` values of a GGUF tensor, unchanged. */
 export function fileBlocks(type: BlockType, bytes: Uint8Array, count: number): PanelSource {
   const { codes } = readBlocks(type, bytes, count);
-  const step = tensorLayouts[type].bytes;
+  const { bytes: step, scaleAt, minimumAt, sub } = blockTypes[type];
   const blocks = bytes.length / step;
   const halves = (at: number) =>
     Uint16Array.from({ length: blocks }, (_, b) => bytes[b * step + at]! | (bytes[b * step + at + 1]! << 8));
-  const base = { codes, maxErrorSteps: 0 };
-  switch (type) {
-    case "Q4_1":
-    case "Q5_1":
-      return { ...base, scales: halves(0), minima: halves(2) };
-    case "Q4_K":
-    case "Q5_K":
-      return { ...base, scales: halves(0), minima: halves(2), ...sixBitPairs(bytes, step, blocks) };
-    case "Q6_K": {
-      const subScales = new Uint8Array(blocks * 16);
-      for (let b = 0; b < blocks; b++) subScales.set(bytes.subarray(b * step + 192, b * step + 208), b * 16);
-      return { ...base, scales: halves(208), subScales };
-    }
-    default:
-      return { ...base, scales: halves(0) };
-  }
+  return {
+    codes,
+    scales: halves(scaleAt),
+    ...(minimumAt !== undefined && { minima: halves(minimumAt) }),
+    ...sub?.read(bytes, blocks),
+    maxErrorSteps: 0,
+  };
 }
 
-/** The eight 6-bit scales and minima in bytes 4 … 16 of each block. */
-function sixBitPairs(bytes: Uint8Array, step: number, blocks: number) {
-  const subScales = new Uint8Array(blocks * 8);
-  const subMinima = new Uint8Array(blocks * 8);
-  for (let b = 0; b < blocks; b++) {
-    const at = b * step + 4;
-    for (let group = 0; group < 4; group++) {
-      const [s, m, rest] = [bytes[at + group]!, bytes[at + 4 + group]!, bytes[at + 8 + group]!];
-      subScales[b * 8 + group] = s & 63;
-      subMinima[b * 8 + group] = m & 63;
-      subScales[b * 8 + 4 + group] = (rest & 15) | ((s >>> 6) << 4);
-      subMinima[b * 8 + 4 + group] = (rest >>> 4) | ((m >>> 6) << 4);
-    }
-  }
-  return { subScales, subMinima };
-}
-
-/** Q4_0, Q5_0 and Q8_0 under q8_0: the same scales, the codes around 128. */
-export function widenedBlocks(
-  type: BlockType,
-  centre: number,
-  bytes: Uint8Array,
-  count: number,
-): PanelSource {
+/** A type with one scale per block and a zero point, as q8_0: the same scales, the codes shifted to around 128. */
+export function recodeToQ8_0(type: BlockType, bytes: Uint8Array, count: number): PanelSource {
   const source = fileBlocks(type, bytes, count);
-  const shift = 128 - centre;
+  const shift = 128 - blockTypes[type].zeroPoint!;
   for (let i = 0; i < count; i++) source.codes[i] = source.codes[i]! + shift;
   return source;
 }
 
-/** Values rounded to q8_0: within half a step. A block beyond the range of f16 scales gets an infinite one. */
-export function roundedTo8(values: Float32Array): PanelSource {
+/** Values rounded to q8_0, within half a step. A block beyond the range of f16 scales gets an infinite scale. */
+export function quantiseQ8_0(values: Float32Array): PanelSource {
   const { codes, scales, maxErrorSteps } = symmetric8(values, "f16");
   return { codes, scales: Uint16Array.from(scales, f16Bits), maxErrorSteps };
 }
 
-/** Values rounded to q4_1 by the search of requantise.ts; the scale found and its minimum are then rounded to f16. */
-export function roundedTo4(values: Float32Array): PanelSource {
+/** Values in q4_1 by the search of requantise.ts; the scale that it finds, then its minimum, are rounded to f16. */
+export function quantiseQ4_1(values: Float32Array): PanelSource {
   const { codes, scales, zeroPoints, maxErrorSteps } = searched4(values);
   const halves = Uint16Array.from(scales, f16Bits);
   const minima = Uint16Array.from(halves, (half, b) => f16Bits(-f16Values[half]! * zeroPoints![b]!));

@@ -1,47 +1,51 @@
-// The panel layout of native/linear/layout.h, written: 16 rows of a block-quantised matrix side by side, group of
-// 32 columns after group, in the order in which the kernels of pocket::Linear read them. Only the order of the
-// file's codes, scales and minima changes here, never a value. Where they come from is panel-source.ts's work.
+// The packed weight layout of native/linear/layout.h, written. A panel is 16 rows of a block-quantised matrix, interleaved
+// in groups of 32 columns in the order in which the kernels of pocket::Linear read them (a "packed panel" of GEMM
+// literature). Only the order of codes, scales and minima changes, never a value; panel-source.ts provides them.
+import { type BlockType, blockTypes } from "./block-types.ts";
 import type { PanelSource } from "./panel-source.ts";
 
-/** In the order of native/linear/linear.h's BlockFormat, whose numbers stand in the graph. */
-export const panelFormats = ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k"] as const;
-export type PanelFormat = (typeof panelFormats)[number];
+/** Names of native/linear/linear.h's BlockFormat; a graph holds the index in `panelFormats`. */
+export type PanelFormat = Lowercase<BlockType>;
+export const panelFormats = Object.keys(blockTypes).map((type) => panelFormatOf(type as BlockType));
 
-export interface PanelLayout {
+export function panelFormatOf(type: BlockType): PanelFormat {
+  return type.toLowerCase() as PanelFormat;
+}
+
+interface PanelLayout {
   readonly bits: 4 | 5 | 6 | 8;
-  /** Columns under one f16 scale: a record. */
+  /** Columns of a record: those under one f16 scale. */
   readonly columns: 32 | 256;
-  /** The record has an f16 minimum beside each f16 scale. */
+  /** The record has an f16 minimum after the f16 scales. */
   readonly minimum: boolean;
   /** Integer scales, and integer minima, of a row in a record. */
   readonly scales: 0 | 8 | 16;
   readonly minima: 0 | 8;
 }
 
-const simple = { columns: 32, scales: 0, minima: 0 } as const;
-export const panelLayouts: Readonly<Record<PanelFormat, PanelLayout>> = {
-  q4_0: { ...simple, bits: 4, minimum: false },
-  q4_1: { ...simple, bits: 4, minimum: true },
-  q5_0: { ...simple, bits: 5, minimum: false },
-  q5_1: { ...simple, bits: 5, minimum: true },
-  q8_0: { ...simple, bits: 8, minimum: false },
-  q4_k: { bits: 4, columns: 256, minimum: true, scales: 8, minima: 8 },
-  q5_k: { bits: 5, columns: 256, minimum: true, scales: 8, minima: 8 },
-  q6_k: { bits: 6, columns: 256, minimum: false, scales: 16, minima: 0 },
-};
+function layoutOf(format: PanelFormat): PanelLayout {
+  const { bits, values, minimumAt, sub } = blockTypes[format.toUpperCase() as BlockType];
+  const { scales = 0, minima = 0 } = sub ?? {};
+  return { bits, columns: values, minimum: minimumAt !== undefined, scales, minima };
+}
 
 /** Rows of a panel; a matrix is padded with rows of zero codes and zero scales. */
 export const panelRows = 16;
 const groupColumns = 32;
 
-export function recordBytes(format: PanelFormat): number {
-  const { bits, columns, minimum, scales, minima } = panelLayouts[format];
+/** Columns of a record: a matrix has a multiple of them. */
+export function recordColumns(format: PanelFormat): number {
+  return layoutOf(format).columns;
+}
+
+function recordBytes(format: PanelFormat): number {
+  const { bits, columns, minimum, scales, minima } = layoutOf(format);
   return panelRows * (minimum ? 4 : 2) + panelRows * (scales + minima) + (panelRows * columns * bits) / 8;
 }
 
 /** Bytes of a matrix; columns is a multiple of the record's. */
 export function panelBytes(format: PanelFormat, rows: number, columns: number): number {
-  const records = columns / panelLayouts[format].columns;
+  const records = columns / recordColumns(format);
   return Math.ceil(rows / panelRows) * records * recordBytes(format);
 }
 
@@ -52,32 +56,36 @@ export function packPanels(
   rows: number,
   columns: number,
 ): Uint8Array {
-  const layout = panelLayouts[format];
+  const layout = layoutOf(format);
   const packed = new Uint8Array(panelBytes(format, rows, columns));
   const records = columns / layout.columns;
-  const record: Place = { packed, at: 0, layout, source, records, row: 0, live: 0, index: 0 };
-  for (record.row = 0; record.row < rows; record.row += panelRows) {
-    record.live = Math.min(panelRows, rows - record.row);
-    for (record.index = 0; record.index < records; record.index++) record.at = packRecord(record, columns);
+  const cursor: Cursor = { packed, at: 0, layout, source, records, row: 0, rowCount: 0, index: 0 };
+  for (cursor.row = 0; cursor.row < rows; cursor.row += panelRows) {
+    cursor.rowCount = Math.min(panelRows, rows - cursor.row);
+    for (cursor.index = 0; cursor.index < records; cursor.index++) cursor.at = packRecord(cursor, columns);
   }
   return packed;
 }
 
-/** Where the packing stands: a record of one panel, its first row, its number along the columns. */
-interface Place {
+/** The record that is packed next. */
+interface Cursor {
   readonly packed: Uint8Array;
+  /** Offset of the record in `packed`. */
   at: number;
   readonly layout: PanelLayout;
   readonly source: PanelSource;
+  /** Records of a row. */
   readonly records: number;
+  /** First row of the panel. */
   row: number;
-  /** Rows that are not padding. */
-  live: number;
+  /** Rows of the panel that are not padding. */
+  rowCount: number;
+  /** Index of the record along the columns. */
   index: number;
 }
 
-/** Returns where the next record begins. */
-function packRecord(record: Place, columns: number): number {
+/** Returns the offset of the next record. */
+function packRecord(record: Cursor, columns: number): number {
   const { layout, source } = record;
   let at = packHalves(record, record.at, source.scales);
   if (layout.minimum) at = packHalves(record, at, source.minima!);
@@ -85,14 +93,19 @@ function packRecord(record: Place, columns: number): number {
   at = packBytes(record, at, source.subMinima, layout.minima);
   for (let group = 0; group < layout.columns; group += groupColumns) {
     const first = record.row * columns + record.index * layout.columns + group;
-    gatherGroup(source.codes, first, columns, record.live);
+    gatherGroup(source.codes, first, columns, record.rowCount);
     at = packers[layout.bits](record.packed, at);
   }
   return at;
 }
 
-function packHalves({ packed, row, live, records, index }: Place, at: number, halves: Uint16Array): number {
-  for (let n = 0; n < live; n++) {
+/** One f16 of each row. */
+function packHalves(
+  { packed, row, rowCount, records, index }: Cursor,
+  at: number,
+  halves: Uint16Array,
+): number {
+  for (let n = 0; n < rowCount; n++) {
     const bits = halves[(row + n) * records + index]!;
     packed[at + 2 * n] = bits;
     packed[at + 2 * n + 1] = bits >>> 8;
@@ -100,32 +113,32 @@ function packHalves({ packed, row, live, records, index }: Place, at: number, ha
   return at + 2 * panelRows;
 }
 
-/** `count` bytes of each row, the first ones of all rows first. */
+/** `count` bytes of each row: byte 0 of all rows, then byte 1 of all rows, and so on. */
 function packBytes(
-  { packed, row, live, records, index }: Place,
+  { packed, row, rowCount, records, index }: Cursor,
   at: number,
   bytes: Uint8Array | undefined,
   count: number,
 ): number {
   for (let i = 0; i < count; i++)
-    for (let n = 0; n < live; n++)
+    for (let n = 0; n < rowCount; n++)
       packed[at + i * panelRows + n] = bytes![((row + n) * records + index) * count + i]!;
   return at + count * panelRows;
 }
 
-/** The 512 codes of a group by position, as words of four codes: word (k / 4) * 16 + n. */
+/** The 512 codes of a group, four to a word: columns k … k + 3 of row n are word (k / 4) * 16 + n. */
 const words = new Uint32Array((panelRows * groupColumns) / 4);
 
-function gatherGroup(codes: Uint8Array, first: number, columns: number, live: number): void {
-  if (live < panelRows) words.fill(0);
+function gatherGroup(codes: Uint8Array, first: number, columns: number, rowCount: number): void {
+  if (rowCount < panelRows) words.fill(0);
   const source = new Uint32Array(codes.buffer, codes.byteOffset, codes.length >> 2);
-  for (let n = 0; n < live; n++) {
+  for (let n = 0; n < rowCount; n++) {
     const from = (first + n * columns) >> 2;
     for (let quad = 0; quad < groupColumns / 4; quad++) words[quad * panelRows + n] = source[from + quad]!;
   }
 }
 
-/** Each writes the gathered group at `at` and returns the end. */
+/** By bits of a code. Each writes the gathered group at `at` and returns the end. */
 const packers: Readonly<Record<PanelLayout["bits"], (packed: Uint8Array, at: number) => number>> = {
   4: packLow,
   5(packed, start) {
@@ -152,7 +165,7 @@ const packers: Readonly<Record<PanelLayout["bits"], (packed: Uint8Array, at: num
   },
 };
 
-/** Low nibbles: the first half of the positions in the low ones, the second in the high ones. */
+/** The low four bits: words of the first half in the low nibbles, of the second half in the high nibbles. */
 function packLow(packed: Uint8Array, at: number): number {
   const half = words.length / 2;
   const out = new Uint32Array(packed.buffer, packed.byteOffset + at, half);
@@ -160,7 +173,7 @@ function packLow(packed: Uint8Array, at: number): number {
   return at + half * 4;
 }
 
-/** Bit 4 of each of four codes, as four neighbouring bits. */
+/** Bit 4 of each of the four codes, as four neighbouring bits. */
 function fifthBits(word: number): number {
   const bits = (word >>> 4) & 0x01010101;
   return (bits | (bits >>> 7) | (bits >>> 14) | (bits >>> 21)) & 15;

@@ -1,20 +1,20 @@
-// f32 values to the containers of MatMulNBits: blocks of unsigned codes with an f32 scale and an integer zero
-// point, value = scale * (code - zeroPoint). Three ways to choose them; each reports the largest error in
-// steps (one step = the block's scale). Codes are one per byte here; packing nibbles is weights.ts's work.
+// f32 values to blocks of 32 unsigned codes with an f32 scale and an integer zero point: value = scale * (code - zeroPoint).
+// Three ways to choose scale and zero point; each reports the largest error in steps (one step = the block's scale).
+// Codes are one per byte here; weights.ts packs nibbles.
 import { f16Bits, f16Values } from "./half.ts";
 
-/** The block that all three use. */
+/** Values of a block. */
 export const requantisedBlock = 32 as const;
 
 export interface Requantised {
   readonly codes: Uint8Array;
   readonly scales: Float32Array;
-  /** One per block; absent when all are the container's default (128 or 8). */
+  /** One per block; absent where all are 2^(bits - 1). */
   readonly zeroPoints?: Uint8Array;
   readonly maxErrorSteps: number;
 }
 
-/** 8 bits, zero point 128: codes 1 … 255 (0 too where an f16 scale had to be rounded down). */
+/** 8 bits, zero point 128: codes 1 … 255 (also 0 where an f16 scale was rounded down). */
 export function symmetric8(values: Float32Array, scaleType: "f32" | "f16" = "f32"): Requantised {
   const blocks = emptyBlocks(values.length);
   for (let b = 0, at = 0; at < values.length; b++, at += requantisedBlock) {
@@ -27,7 +27,7 @@ export function symmetric8(values: Float32Array, scaleType: "f32" | "f16" = "f32
   return { codes: blocks.codes, scales: blocks.scales, maxErrorSteps: blocks.error };
 }
 
-/** 8 bits with a zero point: the block's own range, zero included, in 255 steps; half a step is the most it errs. */
+/** 8 bits with a zero point: the block's range, including 0, in 255 steps; errs by at most half a step. */
 export function affine8(values: Float32Array): Requantised {
   const blocks = emptyBlocks(values.length);
   const zeroPoints = new Uint8Array(blocks.scales.length);
@@ -42,15 +42,15 @@ export function affine8(values: Float32Array): Requantised {
   return { codes: blocks.codes, scales: blocks.scales, zeroPoints, maxErrorSteps: blocks.error };
 }
 
-/** The f16 nearest to largest / 127, or the next one where 127 of it would fall short by more than half a step. */
+/** The f16 nearest to largest / 127, or the next one up where 127 steps would end more than half a step too low. */
 function halfScale(largest: number): number {
   const bits = f16Bits(largest / 127);
   return f16Values[largest > f16Values[bits]! * 127.5 ? bits + 1 : bits]!;
 }
 
 /**
- * 4 bits with a zero point. A range that clips a few outliers often errs less over the whole block, so several
- * are tried; for the codes of each, the scale of least squared error follows in closed form, and the best wins.
+ * 4 bits with a zero point. A range that clips a few outliers often errs less over the whole block, so several ranges
+ * are tried. For the codes of each, the scale of least squared error has a closed form; the best one is used.
  */
 export function searched4(values: Float32Array): Requantised {
   const blocks = emptyBlocks(values.length);
@@ -64,7 +64,7 @@ export function searched4(values: Float32Array): Requantised {
   return { codes: blocks.codes, scales: blocks.scales, zeroPoints, maxErrorSteps: blocks.error };
 }
 
-/** Shares of the block's range that the search tries. */
+/** Fractions of the block's range that the search tries. */
 const rangeShares = [1, 0.95, 0.9, 0.85, 0.8, 0.7] as const;
 
 function searchBlock(values: Float32Array, at: number): { scale: number; zeroPoint: number } {
@@ -120,14 +120,14 @@ function encode(
   codes: Uint8Array,
   scale: number,
   zeroPoint: number,
-  most: number,
+  maxCode: number,
 ): number {
   let worst = 0;
-  // Below the normal numbers a step has lost its digits; such a block is as good as zero.
+  // A subnormal step has too few digits; the block is written as zero.
   const inverse = scale < smallestNormal ? 0 : 1 / scale;
   for (let i = at; i < at + requantisedBlock; i++) {
     const steps = values[i]! * inverse;
-    const code = Math.min(most, Math.max(0, Math.round(steps) + zeroPoint));
+    const code = Math.min(maxCode, Math.max(0, Math.round(steps) + zeroPoint));
     codes[i] = code;
     worst = Math.max(worst, Math.abs(steps - (code - zeroPoint)));
   }

@@ -1,11 +1,9 @@
-// The element types of GGUF tensors, by the number that stands in the file: how many values a block holds and
-// how many bytes it takes. Types that are known but not read here have a name only, so that a refusal can say
-// it. The layouts inside a block are in blocks.ts.
+// The element types of GGUF tensors: their names by the number in the file, values and bytes of a block. A type that is not
+// read has a name only, for the error message. Block layouts are in quantisation/block-types.ts.
+import { type BlockType, blockTypes } from "../quantisation/block-types.ts";
 
-/** Types whose values are real numbers, one after another. */
+/** Types without blocks: one number after another. */
 export type PlainType = "F32" | "F16" | "BF16";
-/** Types of blocks: integers with a scale, and for some an offset. */
-export type BlockType = "Q4_0" | "Q4_1" | "Q5_0" | "Q5_1" | "Q8_0" | "Q4_K" | "Q5_K" | "Q6_K";
 export type TensorType = PlainType | BlockType;
 
 export interface TensorLayout {
@@ -19,17 +17,10 @@ export const tensorLayouts: Readonly<Record<TensorType, TensorLayout>> = {
   F32: { values: 1, bytes: 4 },
   F16: { values: 1, bytes: 2 },
   BF16: { values: 1, bytes: 2 },
-  Q4_0: { values: 32, bytes: 18 },
-  Q4_1: { values: 32, bytes: 20 },
-  Q5_0: { values: 32, bytes: 22 },
-  Q5_1: { values: 32, bytes: 24 },
-  Q8_0: { values: 32, bytes: 34 },
-  Q4_K: { values: 256, bytes: 144 },
-  Q5_K: { values: 256, bytes: 176 },
-  Q6_K: { values: 256, bytes: 210 },
+  ...blockTypes,
 };
 
-/** Names by type number; holes were removed from the format. */
+/** ggml's type numbers; missing numbers were removed from the format. */
 const typeNames: Readonly<Record<number, string>> = {
   0: "F32",
   1: "F16",
@@ -65,18 +56,17 @@ const typeNames: Readonly<Record<number, string>> = {
   39: "MXFP4",
 };
 
-/** The type with this number, or undefined where it is not one that we read. */
+/** Undefined: the type is not read. */
 export function tensorType(number: number): TensorType | undefined {
   const name = typeNames[number];
   return name !== undefined && Object.hasOwn(tensorLayouts, name) ? (name as TensorType) : undefined;
 }
 
-/** The number of a type, for writing files. */
 export function tensorTypeNumber(type: TensorType): number {
   return Number(Object.entries(typeNames).find(([, name]) => name === type)![0]);
 }
 
-/** How a refusal calls the type with this number. */
+/** A name for error messages. */
 export function tensorTypeName(number: number): string {
   return typeNames[number] ?? `number ${number}`;
 }
@@ -85,7 +75,7 @@ export function isPlain(type: TensorType): type is PlainType {
   return tensorLayouts[type].values === 1;
 }
 
-/** Bytes of `count` values; count is a multiple of the block. */
+/** Bytes of `count` values; `count` is a multiple of the block. */
 export function bytesOf(type: TensorType, count: number): number {
   const { values, bytes } = tensorLayouts[type];
   return (count / values) * bytes;

@@ -1,6 +1,5 @@
-// Reads the head of a GGUF file (metadata and the table of tensors) and, on request, ranges of a tensor's
-// bytes. Every count and length is checked against the bytes that are there before anything is allocated, so
-// a damaged file gives BAD_GGUF with numbers. What the metadata means is not known here.
+// Reads the head of a GGUF file (metadata and tensor table) and ranges of tensor data. Every count and length is checked
+// against the file's size before anything is allocated, so a damaged file gives BAD_GGUF with numbers.
 // Format: ggml's docs/gguf.md, versions 2 and 3, little-endian.
 import { closeSync, fstatSync, openSync, readSync } from "node:fs";
 import { basename } from "node:path";
@@ -27,7 +26,7 @@ export interface Gguf {
   readonly version: number;
   readonly metadata: ReadonlyMap<string, MetadataValue>;
   readonly tensors: ReadonlyMap<string, GgufTensor>;
-  /** Bytes [start, end) of a tensor; a fresh array. Throws BAD_GGUF when the file became shorter. */
+  /** Bytes [start, end) of a tensor, in a new array. Throws BAD_GGUF when the file was truncated meanwhile. */
   read(tensor: GgufTensor, start: number, end: number): Uint8Array;
   close(): void;
 }
@@ -55,7 +54,7 @@ export function openGguf(file: string): Gguf {
   }
 }
 
-/** A cursor over the file's head that never looks past the file's end. */
+/** A cursor over the file's head that never reads past the end of the file. */
 class HeadReader {
   at = 0;
   private window: Uint8Array<ArrayBufferLike> = new Uint8Array(0);
@@ -96,13 +95,13 @@ class HeadReader {
     return this.take(8).getFloat64(0, true);
   }
   uint64(): number | bigint {
-    return narrow(this.take(8).getBigUint64(0, true));
+    return toNumber(this.take(8).getBigUint64(0, true));
   }
   int64(): number | bigint {
-    return narrow(this.take(8).getBigInt64(0, true));
+    return toNumber(this.take(8).getBigInt64(0, true));
   }
 
-  /** A count of things that take at least `unit` bytes each in what is left of the file. */
+  /** A count of items of at least `unit` bytes each; checked against the rest of the file. */
   count(what: string, unit: number): number {
     const count = this.uint64();
     const left = this.size - this.at;
@@ -136,7 +135,7 @@ class HeadReader {
 const windowBytes = 1 << 20;
 const decoder = new TextDecoder();
 
-function narrow(value: bigint): number | bigint {
+function toNumber(value: bigint): number | bigint {
   const number = Number(value);
   return Number.isSafeInteger(number) ? number : value;
 }
@@ -164,7 +163,7 @@ function readCounts(head: HeadReader): { version: number; tensorCount: number; m
   if (head.uint32() !== magic) throw head.broken("it does not start with the letters GGUF");
   const version = head.uint32();
   if (version !== 2 && version !== 3) throw head.broken(`its version is ${version}; 2 and 3 are read`);
-  // The smallest tensor entry: name length, dimension count, one dimension, type, offset. A pair: key, type, value.
+  // Smallest tensor entry: name length, rank, one dimension, type, offset. Smallest metadata entry: key, type, value.
   const tensorCount = head.count("the number of tensors", 8 + 4 + 8 + 4 + 8);
   const metadataCount = head.count("the number of metadata entries", 8 + 4 + 1);
   return { version, tensorCount, metadataCount };
@@ -180,7 +179,7 @@ function readMetadata(head: HeadReader, count: number): Map<string, MetadataValu
   return metadata;
 }
 
-/** Readers and smallest sizes by the number of the value's type. */
+/** By value type: its smallest size and its reader. */
 const scalars: Readonly<Record<number, readonly [bytes: number, read: (head: HeadReader) => MetadataValue]>> =
   {
     0: [1, (head) => head.uint8()],
@@ -197,8 +196,8 @@ const scalars: Readonly<Record<number, readonly [bytes: number, read: (head: Hea
     12: [8, (head) => head.float64()],
   };
 const arrayType = 9;
-/** Arrays of arrays are allowed by the format; nobody nests deeper than two. */
-const deepest = 4;
+/** The format allows arrays of arrays; real files nest at most two. */
+const maxDepth = 4;
 
 function readValue(head: HeadReader, key: string, type: number, depth: number): MetadataValue {
   if (type !== arrayType) {
@@ -206,7 +205,7 @@ function readValue(head: HeadReader, key: string, type: number, depth: number): 
     if (!scalar) throw head.broken(`the value of '${key}' has the unknown type ${type}`);
     return scalar[1](head);
   }
-  if (depth === deepest) throw head.broken(`the value of '${key}' nests arrays more than ${deepest} deep`);
+  if (depth === maxDepth) throw head.broken(`the value of '${key}' nests arrays more than ${maxDepth} deep`);
   const itemType = head.uint32();
   const itemBytes = itemType === arrayType ? 12 : scalars[itemType]?.[0];
   if (itemBytes === undefined) throw head.broken(`the items of '${key}' have the unknown type ${itemType}`);
@@ -219,7 +218,7 @@ function readValue(head: HeadReader, key: string, type: number, depth: number): 
 function alignmentOf(head: HeadReader, metadata: ReadonlyMap<string, MetadataValue>): number {
   const alignment = metadata.get("general.alignment") ?? 32;
   if (typeof alignment !== "number" || alignment < 1 || !Number.isInteger(Math.log2(alignment)))
-    throw head.broken(`general.alignment is ${alignment}, which is not a power of two`);
+    throw head.broken(`general.alignment is ${alignment}, not a power of two`);
   return alignment;
 }
 
@@ -257,7 +256,7 @@ function readTensorEntry(head: HeadReader, index: number) {
   for (let d = 0; d < rank; d++) {
     const size = head.uint64();
     values *= Number(size);
-    // 2^48 values are beyond any file, and far below where the product would lose digits.
+    // No file has 2^48 values, and a double still holds the product exactly.
     if (typeof size === "bigint" || size < 1 || values > 2 ** 48)
       throw head.broken(`the tensor '${name}' has the impossible dimension ${size}`);
     dims.push(size);

@@ -1,6 +1,6 @@
-// A byte-level BPE tokenizer (Sennrich et al., 2016, arXiv 1508.07909; bytes as in GPT-2), from GGUF metadata
-// to the two JSON files of the Hugging Face layout. GGUF names its pre-tokenizer with one word; what the word
-// stands for is the table below. Encoding and decoding are done elsewhere, by @huggingface/tokenizers.
+// Converts a byte-level BPE tokenizer (Sennrich et al., 2016, arXiv 1508.07909; bytes as in GPT-2) from GGUF metadata to
+// tokenizer.json and tokenizer_config.json of the Hugging Face layout. GGUF only names the pre-tokenizer; a new one is added
+// in `preTokenizers`. The files are read by @huggingface/tokenizers (src/text).
 import { basename } from "node:path";
 import { pocketError } from "../../src/errors.ts";
 import type { Gguf, MetadataValue } from "./gguf.ts";
@@ -8,11 +8,11 @@ import type { Gguf, MetadataValue } from "./gguf.ts";
 export interface TokenizerFiles {
   /** tokenizer.json */
   readonly tokenizer: object;
-  /** tokenizer_config.json; the chat template is in it where the file has one. */
+  /** tokenizer_config.json, with the chat template if the file has one. */
   readonly config: object;
-  /** Put before every prompt; null: none. */
+  /** First token of every prompt; null: none. */
   readonly bos: number | null;
-  /** Any of these ends an answer; the file's own comes first. */
+  /** End-of-generation tokens; the one that the file names comes first. */
   readonly eos: readonly number[];
 }
 
@@ -27,15 +27,15 @@ export function readTokenizer(gguf: Gguf, context: number): TokenizerFiles {
     throw pocketError("UNSUPPORTED_MODEL", `Its pre-tokenizer is '${pre}'; ${known} are known.`);
   }
   const tokens = readTokens(gguf);
-  const recipe = preTokenizers[pre]!;
-  const addBos = gguf.metadata.get("tokenizer.ggml.add_bos_token") ?? recipe.addsBos;
+  const preTokenizer = preTokenizers[pre]!;
+  const addBos = gguf.metadata.get("tokenizer.ggml.add_bos_token") ?? preTokenizer.addsBos;
   const bosId = optionalId(gguf, "bos", tokens);
   const bos = addBos === true ? bosId : null;
   const named = (id: number | null) => (id === null ? null : tokens[id]!.text);
   return {
-    tokenizer: tokenizerJson(tokens, readMerges(gguf), recipe, bos),
+    tokenizer: tokenizerJson(tokens, readMerges(gguf), preTokenizer, bos),
     config: {
-      tokenizer_class: recipe.className,
+      tokenizer_class: preTokenizer.className,
       model_max_length: context,
       add_prefix_space: false,
       add_bos_token: bos !== null,
@@ -55,7 +55,7 @@ interface Token {
   readonly text: string;
   readonly kind: TokenKind;
 }
-/** normal tokens come out of merges; control and user tokens are matched whole; unused ones do not exist. */
+/** Normal tokens result from merges; control and user tokens are matched whole in the text; unused ones are left out. */
 type TokenKind = "normal" | "control" | "user" | "unused";
 const tokenKinds: Readonly<Record<number, TokenKind>> = {
   1: "normal",
@@ -69,8 +69,9 @@ const tokenKinds: Readonly<Record<number, TokenKind>> = {
 interface PreTokenizer {
   readonly className: string;
   readonly normalizer: object | null;
-  readonly pieces: readonly object[];
-  /** A whole piece that is a token is taken before any merge. */
+  /** Pre-tokenizers in sequence. */
+  readonly steps: readonly object[];
+  /** A word that is a token as a whole is not built from merges. */
   readonly ignoreMerges: boolean;
   readonly addsBos: boolean;
 }
@@ -82,7 +83,7 @@ const byteLevel = (useRegex: boolean) => ({
   use_regex: useRegex,
 });
 
-/** The word splitter of the cl100k kind; `digits` is how numbers are cut. */
+/** The word pattern of cl100k; `digits` is the pattern of numbers. */
 const splitWords = (digits: string) => ({
   type: "Split",
   pattern: {
@@ -92,35 +93,35 @@ const splitWords = (digits: string) => ({
   invert: false,
 });
 
-/** What the publisher's "Digits" step does. Spelt out, because readers disagree on which characters it means. */
+/** The publisher's "Digits" step as a pattern: the JavaScript library takes Digits for ASCII digits only. */
 const singleDigits = { type: "Split", pattern: { Regex: "\\p{N}" }, behavior: "Isolated", invert: false };
 
 const preTokenizers: Readonly<Record<string, PreTokenizer>> = {
   qwen2: {
     className: "Qwen2Tokenizer",
     normalizer: { type: "NFC" },
-    pieces: [splitWords("\\p{N}"), byteLevel(false)],
+    steps: [splitWords("\\p{N}"), byteLevel(false)],
     ignoreMerges: false,
     addsBos: false,
   },
   smollm: {
     className: "GPT2Tokenizer",
     normalizer: null,
-    pieces: [singleDigits, byteLevel(true)],
+    steps: [singleDigits, byteLevel(true)],
     ignoreMerges: false,
     addsBos: false,
   },
   "llama-bpe": {
     className: "PreTrainedTokenizerFast",
     normalizer: null,
-    pieces: [splitWords("\\p{N}{1,3}"), byteLevel(false)],
+    steps: [splitWords("\\p{N}{1,3}"), byteLevel(false)],
     ignoreMerges: true,
     addsBos: true,
   },
   "gpt-2": {
     className: "GPT2Tokenizer",
     normalizer: null,
-    pieces: [byteLevel(true)],
+    steps: [byteLevel(true)],
     ignoreMerges: false,
     addsBos: false,
   },
@@ -140,7 +141,7 @@ function readTokens(gguf: Gguf): Token[] {
 
 function readMerges(gguf: Gguf): [string, string][] {
   return strings(gguf, "tokenizer.ggml.merges").map((merge, rank) => {
-    // Byte-level tokens hold no space, so the first one after the first character parts the two.
+    // Byte-level tokens have no space, so the first one after the first character separates the two.
     const space = merge.indexOf(" ", 1);
     if (space < 1) throw broken(gguf, `the merge ${rank} ('${merge}') is not two tokens`);
     return [merge.slice(0, space), merge.slice(space + 1)];
@@ -165,7 +166,7 @@ function chatTemplate(gguf: Gguf): { chat_template?: string } {
   return typeof template === "string" ? { chat_template: template } : {};
 }
 
-/** Control tokens that end a turn in the families' templates, beside the one that the file names. */
+/** Control tokens that end a turn in the templates of the families, in addition to the file's own. */
 const endNames: ReadonlySet<string> = new Set([
   "<|im_end|>",
   "<|endoftext|>",
@@ -188,7 +189,7 @@ function endIds(gguf: Gguf, tokens: readonly Token[]): number[] {
 function tokenizerJson(
   tokens: readonly Token[],
   merges: readonly [string, string][],
-  recipe: PreTokenizer,
+  preTokenizer: PreTokenizer,
   bos: number | null,
 ): object {
   const vocab: Record<string, number> = Object.create(null);
@@ -211,8 +212,8 @@ function tokenizerJson(
     truncation: null,
     padding: null,
     added_tokens: addedTokens,
-    normalizer: recipe.normalizer,
-    pre_tokenizer: { type: "Sequence", pretokenizers: recipe.pieces },
+    normalizer: preTokenizer.normalizer,
+    pre_tokenizer: { type: "Sequence", pretokenizers: preTokenizer.steps },
     post_processor: bos === null ? byteLevel(false) : startWith(tokens[bos]!.text, bos),
     decoder: byteLevel(false),
     model: {
@@ -223,7 +224,7 @@ function tokenizerJson(
       end_of_word_suffix: "",
       fuse_unk: false,
       byte_fallback: false,
-      ignore_merges: recipe.ignoreMerges,
+      ignore_merges: preTokenizer.ignoreMerges,
       vocab,
       merges,
     },

@@ -1,5 +1,5 @@
-// A registered model's file onto this disk: the publisher's hub first, the mirror when the hub is of no use,
-// the publisher's SHA-256 at the end of either. A file that is here already is only checked.
+// Fetches a registered model's file: from the publisher's hub, or from the mirror when the hub fails. Either way the file
+// is used only if its SHA-256 is the publisher's. A file that was fetched before is only checked.
 import { mkdir, rename, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { PocketError, pocketError } from "../../src/errors.ts";
@@ -16,7 +16,7 @@ export interface FetchProgress {
 }
 
 export interface FetchOptions {
-  /** Directory for downloads; the file keeps the publisher's name, `<file>.part` is one in the making. */
+  /** Directory for downloads. The file keeps the publisher's name; `<file>.part` is incomplete. */
   readonly into: string;
   /** Default: HF_ENDPOINT, else https://huggingface.co. */
   readonly hub?: string;
@@ -27,12 +27,12 @@ export interface FetchOptions {
   readonly connectTimeoutMs?: number;
   readonly stallTimeoutMs?: number;
   readonly onProgress?: (progress: FetchProgress) => void;
-  /** One line for people, such as that the mirror is used and why. */
+  /** One line for the user, such as that the mirror is used and why. */
   readonly onNotice?: (line: string) => void;
   readonly signal?: AbortSignal;
 }
 
-/** Throws MODEL_UNKNOWN with the ids that exist. */
+/** Throws MODEL_UNKNOWN with the known ids. */
 export function registeredModel(id: string): RegisteredModel {
   const model = registry.find((candidate) => candidate.id === id);
   if (model) return model;
@@ -40,13 +40,13 @@ export function registeredModel(id: string): RegisteredModel {
 }
 
 /**
- * Path of the file, whose digest is the publisher's. Throws FETCH_FAILED when no source has it (what came is
- * kept and resumed), DIGEST_MISMATCH (the file is deleted), DISK_FULL, or the signal's reason.
+ * Path of the file, whose digest is the publisher's. Throws FETCH_FAILED when no source has it (received bytes are kept and
+ * resumed), DIGEST_MISMATCH (the file is deleted), DISK_FULL, or the signal's reason.
  */
 export async function fetchModel(model: RegisteredModel, options: FetchOptions): Promise<string> {
   await mkdir(options.into, { recursive: true });
   const path = join(options.into, model.file);
-  if (await isWhole(path, model, options)) return path;
+  if (await isComplete(path, model, options)) return path;
   const file = await fromHub(model, `${path}.part`, options).catch((cause: unknown) => {
     if (!(cause instanceof HubUnavailable)) throw cause;
     if (options.mirror === false)
@@ -55,13 +55,13 @@ export async function fetchModel(model: RegisteredModel, options: FetchOptions):
     options.onNotice?.(`${hubOf(options)} cannot give ${model.file} (${cause.message}); using the mirror.`);
     return fromMirror(model, `${path}.mirror.part`, options, cause.message);
   });
-  await accept(file, model);
+  await checkDigest(file, model);
   await rename(file.path, path);
   await rm(`${path}.part`, { force: true });
   return path;
 }
 
-async function isWhole(path: string, model: RegisteredModel, options: FetchOptions): Promise<boolean> {
+async function isComplete(path: string, model: RegisteredModel, options: FetchOptions): Promise<boolean> {
   const size = await stat(path).then(
     (found) => found.size,
     () => undefined,
@@ -74,7 +74,7 @@ async function isWhole(path: string, model: RegisteredModel, options: FetchOptio
     options.onProgress?.({ label: `checking ${model.file}`, bytes, total: size });
   });
   if (digest === model.sha256) return true;
-  options.onNotice?.(`${model.file} was here, but its SHA-256 is ${digest}; fetching it again.`);
+  options.onNotice?.(`${model.file} is here, but its SHA-256 is ${digest}; fetching it again.`);
   await rm(path);
   return false;
 }
@@ -82,7 +82,7 @@ async function isWhole(path: string, model: RegisteredModel, options: FetchOptio
 async function fromHub(model: RegisteredModel, path: string, options: FetchOptions): Promise<HashedFile> {
   const file = await HashedFile.open(path);
   try {
-    // As long as the whole but still called a part: it is checked like any other; longer is not ours.
+    // A part with all bytes is checked like a finished download; a longer one is not this file.
     if (file.bytes > model.bytes) await file.restart();
     await downloadFromHub(model, file, {
       hub: hubOf(options),
@@ -116,8 +116,8 @@ function fromMirror(
   });
 }
 
-/** Closes the file; deletes it when it is not the publisher's. */
-async function accept(file: HashedFile, model: RegisteredModel): Promise<void> {
+/** Closes the file; deletes it and throws when its digest is not the publisher's. */
+async function checkDigest(file: HashedFile, model: RegisteredModel): Promise<void> {
   const digest = file.sha256();
   if (digest === model.sha256) return file.close();
   await file.remove();

@@ -1,5 +1,5 @@
-// A file that is written from front to back and hashed on the way, and can be taken up again where an earlier
-// attempt stopped: its old bytes are read once to bring the hash up to date.
+// A file that is appended to and hashed while it is written. A partial file of an earlier attempt can be continued: its
+// bytes are read once to bring the hash up to date.
 import { createHash, type Hash } from "node:crypto";
 import { createReadStream } from "node:fs";
 import { type FileHandle, open, rm } from "node:fs/promises";
@@ -13,7 +13,7 @@ export class HashedFile {
     private end: number,
   ) {}
 
-  /** Opens or makes the file and keeps its first `keep` bytes (all of them by default). */
+  /** Opens or creates the file and keeps its first `keep` bytes (default: all). */
   static async open(path: string, keep = Number.POSITIVE_INFINITY): Promise<HashedFile> {
     const handle = await open(path, "a+");
     try {
@@ -22,7 +22,7 @@ export class HashedFile {
       if (end < size) await handle.truncate(end);
       const hash = createHash("sha256");
       if (end > 0)
-        for await (const piece of createReadStream(path, { end: end - 1 })) hash.update(piece as Buffer);
+        for await (const chunk of createReadStream(path, { end: end - 1 })) hash.update(chunk as Buffer);
       return new HashedFile(path, handle, hash, end);
     } catch (cause) {
       await handle.close();
@@ -34,15 +34,15 @@ export class HashedFile {
     return this.end;
   }
 
-  /** Throws DISK_FULL; what was written before stays. */
-  async append(piece: Uint8Array): Promise<void> {
+  /** Throws DISK_FULL; bytes of earlier calls are kept. */
+  async append(chunk: Uint8Array): Promise<void> {
     try {
-      await this.handle.appendFile(piece);
+      await this.handle.appendFile(chunk);
     } catch (cause) {
       throw diskError(cause, this.path);
     }
-    this.hash.update(piece);
-    this.end += piece.length;
+    this.hash.update(chunk);
+    this.end += chunk.length;
   }
 
   async restart(): Promise<void> {

@@ -1,27 +1,26 @@
-// One file from a model hub (the Hugging Face layout) over HTTP: resumed where an earlier attempt stopped,
-// tried again when the line drops. It says when the hub is of no use; whether there is another source is not
-// known here.
+// Downloads one file from a model hub (Hugging Face layout) over HTTP: resumes an earlier attempt, retries when the
+// connection drops, and throws HubUnavailable when the hub cannot provide the file.
 import type { HashedFile } from "./hashed-file.ts";
 import type { RegisteredModel } from "./registry.ts";
 
 export interface HubOptions {
-  /** Scheme and host, without a slash at the end. */
+  /** Scheme and host, without a trailing slash. */
   readonly hub: string;
-  /** Until the first byte of an answer. */
+  /** Until the first byte of a response. */
   readonly connectTimeoutMs: number;
-  /** Between two pieces of a body. */
+  /** Between two chunks of a body. */
   readonly stallTimeoutMs: number;
   readonly onBytes: (bytes: number) => void;
   readonly signal?: AbortSignal;
 }
 
-/** The hub cannot give the file: unreachable, refusing, or dropping the line again and again. */
+/** The hub is unreachable, refuses the file, or drops the connection repeatedly. */
 export class HubUnavailable extends Error {
   override readonly name = "HubUnavailable";
 }
 
-/** Attempts in a row that bring no new byte before the hub is given up. */
-const fruitlessAttempts = 2;
+/** Consecutive attempts without a new byte before the download fails. */
+const maxFruitlessAttempts = 2;
 
 /** Appends until the file has as many bytes as the model, or the hub has no more. Throws HubUnavailable. */
 export async function downloadFromHub(
@@ -37,15 +36,15 @@ export async function downloadFromHub(
       if (file.bytes === before) throw new HubUnavailable("it sent an empty answer");
     } catch (cause) {
       options.signal?.throwIfAborted();
-      if (!(cause instanceof LineDropped)) throw cause;
+      if (!(cause instanceof ConnectionLost)) throw cause;
       fruitless = file.bytes > before ? 0 : fruitless + 1;
-      if (fruitless >= fruitlessAttempts) throw new HubUnavailable(cause.message);
+      if (fruitless >= maxFruitlessAttempts) throw new HubUnavailable(cause.message);
     }
   }
 }
 
 /** The connection ended before the body did. */
-class LineDropped extends Error {}
+class ConnectionLost extends Error {}
 
 async function attempt(url: string, file: HashedFile, total: number, options: HubOptions): Promise<void> {
   const timer = new AbortController();
@@ -54,12 +53,12 @@ async function attempt(url: string, file: HashedFile, total: number, options: Hu
   try {
     const response = await request(url, file.bytes, signal, options);
     if (file.bytes > 0 && response.status === 200) await file.restart();
-    for await (const piece of pieces(response)) {
+    for await (const chunk of chunks(response)) {
       clearTimeout(deadline);
       deadline = setTimeout(() => timer.abort(), options.stallTimeoutMs);
-      await file.append(piece);
+      await file.append(chunk);
       options.onBytes(file.bytes);
-      // More than the publisher's file has: the digest will say so; no need to fill the disk.
+      // Longer than the publisher's file: stop here, the digest check rejects it.
       if (file.bytes > total) return timer.abort();
     }
   } finally {
@@ -73,7 +72,7 @@ async function request(
   signal: AbortSignal,
   options: HubOptions,
 ): Promise<Response> {
-  // A compressed answer could not be resumed by offset.
+  // A compressed body could not be resumed by offset.
   const headers: Record<string, string> = { "accept-encoding": "identity" };
   if (start > 0) headers.range = `bytes=${start}-`;
   let response: Response;
@@ -94,12 +93,12 @@ function connectFailure(cause: Error, options: HubOptions): string {
   return code ?? message;
 }
 
-async function* pieces(response: Response): AsyncGenerator<Uint8Array> {
+async function* chunks(response: Response): AsyncGenerator<Uint8Array> {
   const reader = response.body!.getReader();
   try {
     for (;;) {
       const { done, value } = await reader.read().catch((cause: Error) => {
-        throw new LineDropped(cause.message);
+        throw new ConnectionLost(cause.message);
       });
       if (done) return;
       yield value;

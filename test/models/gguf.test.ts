@@ -46,7 +46,7 @@ const small = encodeGguf(
     { name: "b", dims: [1], type: "F32", bytes: values.subarray(0, 4) },
   ],
 );
-/** Where the text is found in the small file. */
+/** Offset of a text in the small file. */
 const at = (needle: string) => Buffer.from(small).indexOf(needle);
 
 describe("openGguf", () => {
@@ -68,14 +68,14 @@ describe("openGguf", () => {
     gguf.close();
   });
 
-  it("refuses a file cut anywhere, with the numbers", () => {
+  it("refuses a file truncated anywhere in its head, with the numbers", () => {
     for (let length = 0; length < at("w") + 200 && length < small.length - 28; length++)
       expect(failure(small.subarray(0, length))).toMatchObject({ code: "BAD_GGUF" });
     const cut = failure(small.subarray(0, small.length - 40)) as PocketError;
     expect(cut.message).toMatch(/lies at \[\d+, \d+\), but the file ends at \d+/);
   });
 
-  it("refuses absurd counts before it allocates anything", () => {
+  it("refuses impossible counts before it allocates", () => {
     for (const offset of [8, 16]) {
       const bytes = Buffer.from(small);
       bytes.writeBigUInt64LE(0x7fff_ffff_ffff_ffffn, offset);
@@ -111,7 +111,7 @@ describe("openGguf", () => {
     expect((failure(bytes) as PocketError).message).toContain("number 99");
   });
 
-  it("answers any damaged byte with a file or a named error, never with anything else", () => {
+  it("opens a file with any damaged byte, or throws BAD_GGUF or UNSUPPORTED_MODEL", () => {
     const whole = tinyGguf({ layers: 1 });
     fc.assert(
       fc.property(fc.nat(9000), fc.nat(255), (offset, value) => {

@@ -29,7 +29,7 @@ afterAll(() => rmSync(folder, { recursive: true }));
 
 const prompt = Array.from({ length: 24 }, (_, i) => (i * 37 + 11) % 270);
 
-/** Largest difference of logits between the imported folder and plain loops over its source file. */
+/** Largest difference of logits between the imported folder and naiveLogits of its source file. */
 async function distance(options: Partial<TinyOptions>, kind: "int8" | "f32"): Promise<number> {
   const source = join(folder, "source.gguf");
   writeFileSync(source, tinyGguf(options));
@@ -45,7 +45,7 @@ async function distance(options: Partial<TinyOptions>, kind: "int8" | "f32"): Pr
   return wanted.reduce((worst, value, i) => Math.max(worst, Math.abs(value - logits[i]!)), 0);
 }
 
-/** Largest difference of the addon's logprobs to those of `stock` logits, over its likeliest hundred after every token. */
+/** Largest difference between the addon's logprobs and those of `stock` logits, over its 100 likeliest per token. */
 async function addonDistance(made: string, kind: "int8" | "f32", stock: Float32Array): Promise<number> {
   const root = packageRoot();
   const { shapes, rope, graphs } = readManifest(made);
@@ -61,7 +61,7 @@ async function addonDistance(made: string, kind: "int8" | "f32", stock: Float32A
     },
     root,
   );
-  // A step that wants no logits: behind the last attention every tensor has no rows.
+  // A step without logits: after the last attention every tensor has no rows.
   const unread = runner.newSequence();
   runner.splice(unread, [{ start: 0, end: 0, count: 2 }]);
   await runner.step([{ sequence: unread, tokens: Int32Array.of(1, 2) }]);
@@ -89,19 +89,19 @@ describe("an imported model", () => {
     for (const tied of [false, true]) {
       const base = { family, tied, id: `tiny-${family}-${tied}`, seed: 3 };
       const what = `${family}${tied ? " with tied embedding" : ""}`;
-      it(`computes what plain loops compute from the same file (${what}, f32)`, async () => {
+      it(`computes the logits of plain loops over the same file (${what}, f32)`, async () => {
         expect(await distance({ ...base, source: "f32", weights: "f32" }, "f32")).toBeLessThan(2e-4);
         expect(await distance({ ...base, source: "mixed", weights: "f32" }, "f32")).toBeLessThan(2e-4);
       });
-      it(`stays near with exact weights of every block type (${what})`, async () => {
-        // The F16 matrix is rounded to 8 bits; everything else is bit-true.
+      it(`stays near them with exact weights of every block type (${what})`, async () => {
+        // The F16 matrix is rounded to 8 bits; all others are equal bit for bit.
         const exact = { ...base, source: "mixed", weights: "exact" } as const;
         expect(await distance(exact, "f32")).toBeLessThan(0.1);
-        // ONNX Runtime's containers round offsets too, and their fast graph the activations.
+        // MatMulNBits rounds offsets too, and in the int8 graph activations.
         expect(await distance({ ...exact, linear: "ort" }, "f32")).toBeLessThan(0.25);
         expect(await distance({ ...exact, linear: "ort" }, "int8")).toBeLessThan(1);
       });
-      it(`computes the same through the addon as through stock operators (${what}, exact)`, async () => {
+      it(`computes the same in the addon as with stock operators (${what}, exact)`, async () => {
         const folderOf = (options: Partial<TinyOptions>) => ensureTinyModel(folder, { ...base, ...options });
         const made = await folderOf({ source: "mixed", weights: "exact" });
         const cold = await openColdPrefill(made, "f32");
@@ -113,12 +113,12 @@ describe("an imported model", () => {
       });
     }
 
-  it("has a manifest that says which tensors are bit-true and how far the others are", async () => {
-    const made = await ensureTinyModel(folder, { id: "told", source: "mixed", weights: "exact" });
+  it("has a manifest with the error of each tensor", async () => {
+    const made = await ensureTinyModel(folder, { id: "recorded", source: "mixed", weights: "exact" });
     const { shapes, weights, tokens, rope, splice } = readManifest(made);
     expect(shapes).toMatchObject({ layers: 2, hidden: 64, heads: 4, kvHeads: 2, headDim: 16, vocab: 279 });
     expect([rope.base, splice, tokens.bos]).toEqual([10_000, true, null]);
-    const told = Object.fromEntries(weights.tensors.map((tensor) => [tensor.name, tensor]));
+    const recorded = Object.fromEntries(weights.tensors.map((tensor) => [tensor.name, tensor]));
     expect(weights.linear).toBe("pocket");
     for (const [name, stored] of [
       ["token_embd", "q5_0"],
@@ -129,33 +129,33 @@ describe("an imported model", () => {
       ["blk.0.ffn_gate", "q5_1"],
       ["blk.1.ffn_down", "q6_k"],
     ])
-      expect(told[`${name}.weight`]).toMatchObject({
+      expect(recorded[`${name}.weight`]).toMatchObject({
         stored: `${stored} panels`,
         bitTrue: true,
         maxErrorSteps: 0,
       });
-    const { bitTrue, maxErrorSteps, stored } = told["blk.0.ffn_up.weight"]!;
+    const { bitTrue, maxErrorSteps, stored } = recorded["blk.0.ffn_up.weight"]!;
     expect([bitTrue, stored]).toEqual([false, "q8_0 panels"]);
     expect(maxErrorSteps).toBeLessThan(0.501);
   });
 
-  it("for ONNX Runtime's operators lies in a folder of its own and says so", async () => {
-    const options = { id: "told", source: "mixed", weights: "exact", linear: "ort" } as const;
+  it("with linear: ort has its own folder, and its manifest says so", async () => {
+    const options = { id: "recorded", source: "mixed", weights: "exact", linear: "ort" } as const;
     const made = await ensureTinyModel(folder, options);
-    expect(made).toBe(join(folder, "told.exact.ort"));
+    expect(made).toBe(join(folder, "recorded.exact.ort"));
     const { weights } = readManifest(made);
     expect(weights.linear).toBe("ort");
-    const told = Object.fromEntries(weights.tensors.map((tensor) => [tensor.name, tensor]));
+    const recorded = Object.fromEntries(weights.tensors.map((tensor) => [tensor.name, tensor]));
     for (const name of ["attn_k", "ffn_gate", "ffn_up"]) {
-      const { bitTrue, maxErrorSteps, stored } = told[`blk.0.${name}.weight`]!;
+      const { bitTrue, maxErrorSteps, stored } = recorded[`blk.0.${name}.weight`]!;
       expect([bitTrue, stored]).toEqual([false, "int8 block 32 zero points"]);
       expect(maxErrorSteps).toBeLessThan(0.501);
     }
-    expect(told["blk.0.attn_output.weight"]!.stored).toBe("int4 block 32");
-    expect(told["blk.0.ffn_down.weight"]!.stored).toBe("int8 block 16");
+    expect(recorded["blk.0.attn_output.weight"]!.stored).toBe("int4 block 32");
+    expect(recorded["blk.0.ffn_down.weight"]!.stored).toBe("int8 block 16");
   });
 
-  it("is smaller in every format that says so, and loads in each", async () => {
+  it("has the size of its weight format, and loads in each", async () => {
     const bits: Record<string, number> = {};
     for (const weights of ["f32", "int8", "int4"] satisfies WeightFormat[]) {
       const made = await ensureTinyModel(folder, { id: "sized", source: "mixed", weights });
@@ -174,7 +174,7 @@ describe("an imported model", () => {
     expect(bits.int4).toBeLessThan(6.5);
   });
 
-  it("has graphs whose encoding is undone by decoding, with aligned tensors that do not overlap", async () => {
+  it("has graphs that decode and encode to the same bytes, with aligned tensors that do not overlap", async () => {
     const made = await ensureTinyModel(folder, {
       id: "graphs",
       tied: true,
@@ -200,7 +200,7 @@ describe("an imported model", () => {
     expect(readers.map(({ operator }) => operator)).toEqual(["Embedding", "Linear"]);
   });
 
-  it("is made again only when its options change", async () => {
+  it("of the tiny kind is imported again only when its options change", async () => {
     const made = await ensureTinyModel(folder, { id: "again" });
     const first = readManifest(made).digest;
     rmSync(join(made, "tokenizer.json"));
@@ -236,7 +236,7 @@ function renamed(from: string, to: string): Uint8Array {
 
 const withMetadata = (metadata: TinyOptions["metadata"]) => tinyGguf({ metadata });
 
-/** A qwen2 file that claims to be a llama: its biases would be ignored. */
+/** A qwen2 file with the architecture name llama: its biases would be ignored. */
 function disguised(): Uint8Array {
   const claims = {
     "general.architecture": "llama",
@@ -257,7 +257,7 @@ function notFinite(): Uint8Array {
   return bytes;
 }
 
-describe("an import that is refused leaves nothing behind and says", () => {
+describe("a refused import leaves no folder and reports", () => {
   const unsupported: readonly (readonly [string, () => Uint8Array, RegExp])[] = [
     [
       "which architectures are served",
@@ -265,7 +265,7 @@ describe("an import that is refused leaves nothing behind and says", () => {
       /'rwkv9' is not served; qwen2 and llama/,
     ],
     [
-      "that recurrent layers are not",
+      "that recurrent architectures are not served",
       () => withMetadata({ "general.architecture": "qwen35" }),
       /'qwen35' is not served/,
     ],
@@ -278,17 +278,17 @@ describe("an import that is refused leaves nothing behind and says", () => {
     [
       "which rotary scheme cannot be shifted",
       () => withMetadata({ "qwen2.rope.scaling.type": "dynamic", "qwen2.rope.scaling.factor": { float: 2 } }),
-      /'dynamic', factor 2\), a rotary scheme we cannot shift/,
+      /'dynamic', factor 2\), a rotary scheme that cannot be shifted/,
     ],
     [
-      "that scaled positions are not computed",
+      "that scaled rotary positions are not served",
       () => withMetadata({ "qwen2.rope.scaling.type": "linear", "qwen2.rope.scaling.factor": { float: 4 } }),
       /'linear', factor 4/,
     ],
     [
-      "that part of a head is not turned",
+      "that partial rotation is not served",
       () => withMetadata({ "qwen2.rope.dimension_count": 8 }),
-      /turns 8 of 16 dimensions/,
+      /rotates 8 of 16 dimensions/,
     ],
     [
       "which pre-tokenizers are known",
@@ -319,11 +319,7 @@ describe("an import that is refused leaves nothing behind and says", () => {
       () => renamed("qwen2.block_count", "qwen2.block_cnt__"),
       /qwen2\.block_count is missing/,
     ],
-    [
-      "which count makes no sense",
-      () => withMetadata({ "qwen2.attention.head_count": 0 }),
-      /head_count is 0/,
-    ],
+    ["which count is impossible", () => withMetadata({ "qwen2.attention.head_count": 0 }), /head_count is 0/],
     [
       "which heads do not divide",
       () => withMetadata({ "qwen2.attention.head_count_kv": 3 }),
@@ -339,7 +335,11 @@ describe("an import that is refused leaves nothing behind and says", () => {
       () => renamed("blk.1.ffn_up.weight", "blk.7.ffn_up.weight"),
       /no tensor 'blk\.1\.ffn_up\.weight'/,
     ],
-    ["which tensor holds no number", notFinite, /'output\.weight' holds a number that is not finite/],
+    [
+      "which tensor has a number that is not finite",
+      notFinite,
+      /'output\.weight' holds a number that is not finite/,
+    ],
     [
       "which token does not exist",
       () => withMetadata({ "tokenizer.ggml.eos_token_id": 9999 }),
@@ -354,7 +354,7 @@ describe("an import that is refused leaves nothing behind and says", () => {
       expect(cause.message).toMatch(message);
     });
 
-  it("nothing at all when it is cancelled half-way", async () => {
+  it("nothing but the abort when it is cancelled", async () => {
     const into = join(folder, "cancelled");
     const file = join(folder, "cancelled.gguf");
     writeFileSync(file, tinyGguf());
@@ -368,7 +368,7 @@ describe("an import that is refused leaves nothing behind and says", () => {
     expect(readdirSync(into)).toEqual([]);
   });
 
-  it("where the remains of a dead import were, they are swept", async () => {
+  it("nothing about a temporary folder of a dead import, which it removes", async () => {
     const into = join(folder, "swept");
     mkdirSync(join(into, "tiny.f32.partial-999999999-x"), { recursive: true });
     await ensureTinyModel(into);
@@ -377,11 +377,11 @@ describe("an import that is refused leaves nothing behind and says", () => {
 });
 
 describe("readManifest", () => {
-  it("says which folder has no model", () => {
-    expect(() => readManifest(join(folder, "nobody.exact"))).toThrow(/'nobody\.exact' is not in/);
+  it("reports which folder has no model", () => {
+    expect(() => readManifest(join(folder, "absent.exact"))).toThrow(/'absent\.exact' is not in/);
   });
 
-  it("says what to run where an earlier version imported the folder", async () => {
+  it("says which command to run where an earlier version imported the folder", async () => {
     const made = await ensureTinyModel(folder, { id: "older" });
     const file = join(made, "manifest.json");
     const manifest = JSON.parse(readFileSync(file, "utf8"));
@@ -391,8 +391,8 @@ describe("readManifest", () => {
     expect(readManifest(made).format).toBe(3);
   });
 
-  it("says which field of a manifest is wrong", async () => {
-    const made = await ensureTinyModel(folder, { id: "spoilt" });
+  it("reports which field of a manifest is wrong", async () => {
+    const made = await ensureTinyModel(folder, { id: "damaged" });
     const file = join(made, "manifest.json");
     const manifest = JSON.parse(readFileSync(file, "utf8"));
     writeFileSync(file, JSON.stringify({ ...manifest, shapes: { ...manifest.shapes, heads: "four" } }));

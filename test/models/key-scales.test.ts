@@ -13,12 +13,12 @@ import { ensureTinyModel, tinyGguf } from "../support/tiny-model.ts";
 
 let folder: string;
 beforeAll(() => {
-  folder = mkdtempSync(join(tmpdir(), "pocket-pairs-"));
+  folder = mkdtempSync(join(tmpdir(), "pocket-key-scales-"));
 });
 afterAll(() => rmSync(folder, { recursive: true }));
 
-describe("the scale of a pair", () => {
-  it("is the length of its bias and four deviations of what its two rows make of a normed stream", () => {
+describe("the key scale of a rotary pair", () => {
+  it("is the length of its bias plus four standard deviations of its two rows times a normed stream", () => {
     const gain = Float32Array.of(2, 0.5);
     // One head of 4: pairs (0, 2) and (1, 3).
     const weight = Float32Array.of(0.5, 0, 0, 0, 0, 4, 0, 0);
@@ -27,7 +27,7 @@ describe("the scale of a pair", () => {
     expect(keyScales({ weight }, gain, 4)).toEqual([Math.fround(4 * Math.hypot(1, 2)), 1]);
   });
 
-  it("is what the keys of random streams reach, seldom more and not ten times less, in every head", () => {
+  it("is rarely exceeded by the keys of random streams, and at most ten times their maximum, in every head", () => {
     const [headDim, hidden] = [16, 64];
     const random = seeded(5);
     const normal = () => Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
@@ -56,7 +56,7 @@ describe("the scale of a pair", () => {
 });
 
 describe.each(["qwen2", "llama"] as const)("an imported %s", (family) => {
-  it("has in its graphs the scales of its keys' weights", async () => {
+  it("has the key scales of its weights in both graphs", async () => {
     const made = await ensureTinyModel(folder, { id: family, family, source: "f32" });
     const { headDim, kvHeads, hidden, layers } = readManifest(made).shapes;
     const file = join(folder, "source.gguf");
@@ -68,7 +68,7 @@ describe.each(["qwen2", "llama"] as const)("an imported %s", (family) => {
     };
     for (let layer = 0; layer < layers; layer++) {
       const [weight, gain] = [values(`blk.${layer}.attn_k.weight`), values(`blk.${layer}.attn_norm.weight`)];
-      // In a llama file the two rows of a pair are neighbours.
+      // In a llama file the two rows of a rotary pair are neighbours.
       const ordered = weight.map((_, at) => {
         const [row, column] = [Math.floor(at / hidden), at % hidden];
         const [head, d] = [Math.floor(row / headDim), row % headDim];
@@ -86,7 +86,7 @@ describe.each(["qwen2", "llama"] as const)("an imported %s", (family) => {
 });
 
 describe("int8 pages", () => {
-  it("give back the keys that f32 pages hold, each pair within half a step of its scale", async () => {
+  it("return the keys of f32 pages, each rotary pair within half a step of its scale", async () => {
     const made = await ensureTinyModel(folder);
     const { shapes, graphs } = readManifest(made);
     const { headDim, kvHeads } = shapes;
@@ -110,7 +110,7 @@ describe("int8 pages", () => {
     }
   });
 
-  it("are not opened over a graph without scales, as earlier imports wrote them, or with one that is 0", async () => {
+  it("are refused for a graph without key scales, as earlier imports wrote them, or with a scale of 0", async () => {
     const made = await ensureTinyModel(folder, { id: "older" });
     const graph = decodeModel(readFileSync(join(made, readManifest(made).graphs.f32)));
     const file = join(made, "graph.other.onnx");
@@ -118,11 +118,11 @@ describe("int8 pages", () => {
       writeFileSync(file, encodeModel({ ...graph, nodes }));
       await expect(keysOf(made, file, "int8")).rejects.toThrow(why);
     };
-    const bare = graph.nodes.map((node) => {
+    const unscaled = graph.nodes.map((node) => {
       const { pair_scales, ...attributes } = node.attributes;
       return { ...node, attributes };
     });
-    await refused(bare, /pair_scales/);
+    await refused(unscaled, /pair_scales/);
     await refused(
       graph.nodes.map((node) => scaled(node, [0, ...Array(15).fill(1)])),
       /pair scale of layer 0 is 0/,

@@ -1,6 +1,6 @@
-// The dumbest decoder that computes a GGUF file: plain loops in double over dequantised tensors, one prompt,
-// no cache, no graph, no ONNX Runtime. It rotates q and k as the file stores them (pairs side by side for
-// llama, halves for qwen2), so it also checks that import put llama's rows into the right order.
+// Reference decoder over a GGUF file: plain loops in double over dequantised tensors, one prompt, no cache, no graph, no ONNX
+// Runtime. It rotates q and k as the file stores them (neighbouring rotary pairs for llama, half layout for qwen2), so it
+// also checks that import reorders llama's rows.
 import { dequantise } from "../../models/quantisation/dequantise.ts";
 import type { Gguf } from "../../models/readers/gguf.ts";
 
@@ -25,15 +25,15 @@ export function naiveLogits(gguf: Gguf, tokens: readonly number[]): number[][] {
     return x.map((value, i) => value * scale * gain[i]!);
   };
   const rotate = (x: number[], position: number): number[] => {
-    const turned = [...x];
+    const rotated = [...x];
     for (let start = 0; start < x.length; start += headDim)
       for (let i = 0; i < headDim / 2; i++) {
         const [a, b] = family === "llama" ? [2 * i, 2 * i + 1] : [i, i + headDim / 2];
         const angle = position * number("rope.freq_base") ** ((-2 * i) / headDim);
-        turned[start + a] = x[start + a]! * Math.cos(angle) - x[start + b]! * Math.sin(angle);
-        turned[start + b] = x[start + a]! * Math.sin(angle) + x[start + b]! * Math.cos(angle);
+        rotated[start + a] = x[start + a]! * Math.cos(angle) - x[start + b]! * Math.sin(angle);
+        rotated[start + b] = x[start + a]! * Math.sin(angle) + x[start + b]! * Math.cos(angle);
       }
-    return turned;
+    return rotated;
   };
 
   let rows = tokens.map((id) => [...embedding.subarray(id * hidden, (id + 1) * hidden)]);

@@ -6,7 +6,7 @@ import { affine8 } from "../../models/quantisation/requantise.ts";
 const block = fc.record({
   codes: fc.uint8Array({ minLength: 32, maxLength: 32, max: 15 }),
   scale: fc.float({ min: Math.fround(1e-4), max: 1, noNaN: true }),
-  /** In the file's steps: real blocks have it between -15 and 0. */
+  /** Offset in steps of the file; real blocks have -15 … 0. */
   ratio: fc.float({ min: -40, max: 20, noNaN: true }),
 });
 
@@ -19,7 +19,7 @@ function errors(restored: readonly number[], values: ArrayLike<number>): number[
 }
 
 describe("fitting blocks with an offset into 8-bit codes", () => {
-  it("never errs more than rounding to 1/255 of the block's possible range, and says how far it was", () => {
+  it("never errs more than rounding to 1/255 of the block's possible range, and reports its error", () => {
     fc.assert(
       fc.property(block, ({ codes, scale, ratio }) => {
         const offset = Math.fround(scale * ratio);
@@ -36,7 +36,7 @@ describe("fitting blocks with an offset into 8-bit codes", () => {
     );
   });
 
-  it("keeps differences inside a block and errs by at most an eighteenth of a step for usual offsets", () => {
+  it("keeps differences inside a block and errs by at most 1/18 of a step for usual offsets", () => {
     fc.assert(
       fc.property(block, ({ codes, scale, ratio }) => {
         fc.pre(ratio >= -15 && ratio <= 0);
@@ -54,20 +54,20 @@ describe("fitting blocks with an offset into 8-bit codes", () => {
     );
   });
 
-  it("is much nearer than rounding on average", () => {
-    let [ours, plain] = [0, 0];
+  it("has less than a third of the squared error of rounding", () => {
+    let [fitted, plain] = [0, 0];
     for (let n = 0; n < 200; n++) {
       const codes = Uint8Array.from({ length: 32 }, (_, i) => (i * 7 + n) % 16);
       const offset = Math.fround(-7.5 + Math.sin(n * 1.7) * 2);
       const values = Float32Array.from(codes, (code) => code + offset);
       const fit = fitOffsets({ codes, scales: Float32Array.of(1), offsets: Float32Array.of(offset) }, 15);
-      ours += errors(restore(fit), values).reduce((sum, x) => sum + x * x, 0);
+      fitted += errors(restore(fit), values).reduce((sum, x) => sum + x * x, 0);
       plain += errors(restore(affine8(values)), values).reduce((sum, x) => sum + x * x, 0);
     }
-    expect(ours).toBeLessThan(plain / 3);
+    expect(fitted).toBeLessThan(plain / 3);
   });
 
-  it("keeps blocks without a scale exact, zero among them", () => {
+  it("keeps blocks with scale 0 exact, zero blocks among them", () => {
     const codes = new Uint8Array(64).fill(9);
     const fit = fitOffsets({ codes, scales: new Float32Array(2), offsets: Float32Array.of(-0.25, 0) }, 31);
     const restored = Array.from(

@@ -1,11 +1,12 @@
-// What ONNX Runtime makes of our containers: each operator that graph.ts writes, alone, against plain loops.
+// ONNX Runtime's operators over matrices as `linear: ort` stores them: each operator that graph.ts writes, alone, against
+// plain loops.
 import { describe, expect, it } from "vitest";
 import type { Node } from "../../models/graph/onnx.ts";
-import { readBlocks } from "../../models/quantisation/block-types.ts";
+import { type BlockType, blockTypes, readBlocks } from "../../models/quantisation/block-types.ts";
 import { dequantise } from "../../models/quantisation/dequantise.ts";
 import { f16Bits } from "../../models/quantisation/half.ts";
 import { affine8, type Requantised, searched4 } from "../../models/quantisation/requantise.ts";
-import { type BlockType, bytesOf, tensorLayouts } from "../../models/readers/ggml.ts";
+import { bytesOf, tensorLayouts } from "../../models/readers/ggml.ts";
 import { seeded } from "../support/random.ts";
 import { floats, type Initialiser, integers, openSmallGraph } from "./small-graph.ts";
 
@@ -16,8 +17,7 @@ const noise = (count: number) => Float32Array.from({ length: count }, () => 2 * 
 
 function randomBlocks(type: BlockType): Uint8Array {
   const bytes = Uint8Array.from({ length: bytesOf(type, rows * columns) }, () => random() * 256);
-  const scaleAt = type === "Q6_K" ? 208 : 0;
-  for (let at = scaleAt; at < bytes.length; at += tensorLayouts[type].bytes) {
+  for (let at = blockTypes[type].scaleAt; at < bytes.length; at += tensorLayouts[type].bytes) {
     const bits = f16Bits((0.5 + random()) / 64);
     bytes[at] = bits & 255;
     bytes[at + 1] = bits >> 8;
@@ -25,7 +25,7 @@ function randomBlocks(type: BlockType): Uint8Array {
   return bytes;
 }
 
-interface Container {
+interface StoredBlocks {
   readonly codes: Uint8Array;
   readonly scales: Float32Array;
   readonly zeroPoints?: Uint8Array;
@@ -33,7 +33,7 @@ interface Container {
   readonly block: number;
 }
 
-function initialisers({ codes, scales, zeroPoints, bits, block }: Container): Initialiser[] {
+function initialisers({ codes, scales, zeroPoints, bits, block }: StoredBlocks): Initialiser[] {
   const perRow = columns / block;
   const pack = (bytes: Uint8Array) =>
     bits === 8
@@ -68,31 +68,31 @@ function product(x: Float32Array, w: Float32Array, bias: Float32Array, count: nu
   });
 }
 
-function largestDifference(ours: Float32Array, reference: readonly number[]): number {
-  expect(ours.length).toBe(reference.length);
-  return reference.reduce((worst, value, i) => Math.max(worst, Math.abs(value - ours[i]!)), 0);
+function largestDifference(actual: Float32Array, reference: readonly number[]): number {
+  expect(actual.length).toBe(reference.length);
+  return reference.reduce((worst, value, i) => Math.max(worst, Math.abs(value - actual[i]!)), 0);
 }
 
 async function linear(
-  container: Container,
+  stored: StoredBlocks,
   values: Float32Array,
   accuracy: number,
   count: number,
 ): Promise<number> {
   const bias = noise(rows);
-  const zeros = container.zeroPoints ? "zeros" : "";
+  const zeros = stored.zeroPoints ? "zeros" : "";
   const session = await openSmallGraph({
     nodes: [
       node("MatMulNBits", ["x", "quants", "scales", zeros, "", "bias"], {
         K: { int: columns },
         N: { int: rows },
-        bits: { int: container.bits },
-        block_size: { int: container.block },
+        bits: { int: stored.bits },
+        block_size: { int: stored.block },
         accuracy_level: { int: accuracy },
       }),
     ],
     initialisers: [
-      ...initialisers(container).filter(({ name }) => name !== "quants/rows"),
+      ...initialisers(stored).filter(({ name }) => name !== "quants/rows"),
       { name: "bias", dims: [rows], values: bias },
     ],
     inputs: [{ name: "x", type: "float32", dims: ["T", columns] }],
@@ -104,34 +104,34 @@ async function linear(
   return largestDifference(y!.data as Float32Array, product(x, values, bias, count));
 }
 
-async function embed(container: Container, wanted: readonly number[]): Promise<Float32Array> {
+async function embed(stored: StoredBlocks, ids: readonly number[]): Promise<Float32Array> {
   const inputs = ["quants/rows", "ids", "scales"];
-  if (container.zeroPoints) inputs.push("zeros");
+  if (stored.zeroPoints) inputs.push("zeros");
   const session = await openSmallGraph({
     nodes: [
       node("GatherBlockQuantized", inputs, {
-        bits: { int: container.bits },
-        block_size: { int: container.block },
+        bits: { int: stored.bits },
+        block_size: { int: stored.block },
         gather_axis: { int: 0 },
         quantize_axis: { int: 1 },
       }),
     ],
-    initialisers: initialisers(container).filter(({ name }) => name !== "quants"),
+    initialisers: initialisers(stored).filter(({ name }) => name !== "quants"),
     inputs: [{ name: "ids", type: "int64", dims: ["T"] }],
     outputs: [{ name: "y", type: "float32", dims: ["T", columns] }],
   });
-  const { y } = await session.run({ ids: integers(wanted) });
+  const { y } = await session.run({ ids: integers(ids) });
   await session.release();
   return y!.data as Float32Array;
 }
 
-function kept(type: BlockType, bytes: Uint8Array, bits: 4 | 8, centre: number): Container {
+function sameCodes(type: BlockType, bytes: Uint8Array, bits: 4 | 8, centre: number): StoredBlocks {
   const { codes, scales } = readBlocks(type, bytes, rows * columns);
   const shift = 2 ** (bits - 1) - centre;
   return { codes: codes.map((code) => code + shift), scales, bits, block: type === "Q6_K" ? 16 : 32 };
 }
 
-const cases: readonly (readonly [string, () => { container: Container; values: Float32Array }])[] = [
+const cases: readonly (readonly [string, () => { stored: StoredBlocks; values: Float32Array }])[] = [
   ...(
     [
       ["Q8_0", 8, 128],
@@ -142,9 +142,12 @@ const cases: readonly (readonly [string, () => { container: Container; values: F
   ).map(([type, bits, centre]) => {
     const make = () => {
       const bytes = randomBlocks(type);
-      return { container: kept(type, bytes, bits, centre), values: dequantise(type, bytes, rows * columns) };
+      return {
+        stored: sameCodes(type, bytes, bits, centre),
+        values: dequantise(type, bytes, rows * columns),
+      };
     };
-    return [`a ${type} tensor kept in ${bits} bits`, make] as const;
+    return [`a ${type} tensor in ${bits} bits`, make] as const;
   }),
   ["values in 8 bits with zero points", () => requantised(affine8, 8)],
   ["values in 4 bits with zero points", () => requantised(searched4, 4)],
@@ -153,35 +156,35 @@ const cases: readonly (readonly [string, () => { container: Container; values: F
 function requantised(quantise: (values: Float32Array) => Requantised, bits: 4 | 8) {
   const { codes, scales, zeroPoints } = quantise(noise(rows * columns).map((x) => x + 0.3));
   const values = Float32Array.from(codes, (code, i) => scales[i >> 5]! * (code - zeroPoints![i >> 5]!));
-  return { container: { codes, scales, zeroPoints: zeroPoints!, bits, block: 32 }, values };
+  return { stored: { codes, scales, zeroPoints: zeroPoints!, bits, block: 32 }, values };
 }
 
-describe("ONNX Runtime's operators on our containers", () => {
+describe("ONNX Runtime's operators", () => {
   for (const [what, make] of cases) {
     it(`MatMulNBits with bias equals ${what}, times the activations`, async () => {
-      const { container, values } = make();
-      for (const count of [1, 5]) expect(await linear(container, values, 1, count)).toBeLessThan(1e-3);
+      const { stored, values } = make();
+      for (const count of [1, 5]) expect(await linear(stored, values, 1, count)).toBeLessThan(1e-3);
     });
 
     it(`MatMulNBits at accuracy 4 stays near ${what}, times the activations`, async () => {
-      const { container, values } = make();
+      const { stored, values } = make();
       // Activations in [-1, 1) get 8 bits per block: each errs by up to half of 1/127, 0.29 of it on average.
       const size = Math.sqrt(values.reduce((sum, w) => sum + w * w, 0) / rows);
       for (const count of [1, 5])
-        expect(await linear(container, values, 4, count)).toBeLessThan((7 * 0.29 * size) / 127);
+        expect(await linear(stored, values, 4, count)).toBeLessThan((7 * 0.29 * size) / 127);
     });
 
     it(`GatherBlockQuantized returns rows of ${what}, bit for bit`, async () => {
-      const { container, values } = make();
-      const wanted = [0, rows - 1, 3, 3];
-      const expected = wanted.flatMap((row) => [...values.subarray(row * columns, (row + 1) * columns)]);
-      expect([...(await embed(container, wanted))]).toEqual(expected);
+      const { stored, values } = make();
+      const ids = [0, rows - 1, 3, 3];
+      const expected = ids.flatMap((row) => [...values.subarray(row * columns, (row + 1) * columns)]);
+      expect([...(await embed(stored, ids))]).toEqual(expected);
     });
   }
 
-  it("MatMulNBits accepts no rows at all", async () => {
-    const { container, values } = cases[1]![1]();
-    expect(await linear(container, values, 4, 0)).toBe(0);
+  it("MatMulNBits accepts zero rows", async () => {
+    const { stored, values } = cases[1]![1]();
+    expect(await linear(stored, values, 4, 0)).toBe(0);
   });
 
   it("SkipSimplifiedLayerNormalization takes matrices and gives the sum as its fourth output", async () => {

@@ -1,6 +1,6 @@
-// The dumbest reader of the panel layout: one value at a time, from the text of native/linear/layout.h, in the
-// arithmetic of the gguf package (f32 products, then an f32 sum). It shares nothing with models/quantisation/panels.ts but the
-// names of the formats.
+// Reference reader of the panel layout: one value at a time, written from the text of native/linear/layout.h, in the
+// arithmetic of the gguf package (f32 products, then an f32 sum). It shares only the names of the formats with
+// models/quantisation/panels.ts.
 import { f16Values } from "../../models/quantisation/half.ts";
 import type { PanelFormat } from "../../models/quantisation/panels.ts";
 
@@ -22,7 +22,7 @@ const layouts: Readonly<Record<PanelFormat, Layout>> = {
   q6_k: { bits: 6, zero: 32, minimum: false, columns: 256 },
 };
 
-/** W (rows, columns) as f32. Throws RangeError when the bytes are not as many as the layout says. */
+/** W (rows, columns) as f32. Throws RangeError when the number of bytes does not fit the layout. */
 export function readPanels(
   format: PanelFormat,
   panels: Uint8Array,
@@ -30,8 +30,8 @@ export function readPanels(
   columns: number,
 ): Float32Array {
   const layout = layouts[format];
-  const heads = (layout.minimum ? 64 : 32) + (layout.columns === 256 ? 256 : 0);
-  const record = heads + (16 * layout.columns * layout.bits) / 8;
+  const header = (layout.minimum ? 64 : 32) + (layout.columns === 256 ? 256 : 0);
+  const record = header + (16 * layout.columns * layout.bits) / 8;
   const panel = (columns / layout.columns) * record;
   if (panels.length !== Math.ceil(rows / 16) * panel) throw new RangeError(`${panels.length} bytes`);
   const half = (at: number) => f16Values[panels[at]! + 256 * panels[at + 1]!]!;
@@ -43,7 +43,7 @@ export function readPanels(
     const group = Math.floor(inside / 32);
     const k = inside % 32;
     const position = Math.floor(k / 4) * 64 + n * 4 + (k % 4);
-    const code = codeAt(panels, at + heads + group * 64 * layout.bits, layout.bits, position) - layout.zero;
+    const code = codeAt(panels, at + header + group * 64 * layout.bits, layout.bits, position) - layout.zero;
     const d = half(at + 2 * n);
     const m = layout.minimum ? half(at + 32 + 2 * n) : 0;
     if (format === "q6_k") {
@@ -60,8 +60,8 @@ export function readPanels(
 
 function codeAt(bytes: Uint8Array, at: number, bits: number, position: number): number {
   if (bits === 8) return bytes[at + position]!;
-  const pair = bytes[at + (position % 256)]!;
-  const low = position < 256 ? pair % 16 : pair >> 4;
+  const byte = bytes[at + (position % 256)]!;
+  const low = position < 256 ? byte % 16 : byte >> 4;
   if (bits === 4) return low;
   if (bits === 5) return low + 16 * ((bytes[at + 256 + (position >> 3)]! >> (position % 8)) % 2);
   return low + 16 * ((bytes[at + 256 + (position % 128)]! >> (2 * Math.floor(position / 128))) % 4);

@@ -1,44 +1,27 @@
-// Panels hold what the file held: written by models/, read back by a reader that shares no code, and compared with
-// the file's values bit for bit.
+// Packed panels: written by models/, read by a reference reader that shares no code, compared with the file's values bit for
+// bit.
 import { readFileSync } from "node:fs";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { type BlockType, blockTypes } from "../../models/quantisation/block-types.ts";
 import { dequantise } from "../../models/quantisation/dequantise.ts";
 import { f16Bits, f16Values } from "../../models/quantisation/half.ts";
-import { choosePanels } from "../../models/quantisation/panel-containers.ts";
-import { fileBlocks, roundedTo4, roundedTo8 } from "../../models/quantisation/panel-source.ts";
-import { type PanelFormat, packPanels, panelBytes } from "../../models/quantisation/panels.ts";
-import {
-  type BlockType,
-  bytesOf,
-  isPlain,
-  type TensorType,
-  tensorLayouts,
-} from "../../models/readers/ggml.ts";
+import { fileBlocks, quantiseQ4_1, quantiseQ8_0 } from "../../models/quantisation/panel-source.ts";
+import { packPanels, panelBytes, panelFormatOf } from "../../models/quantisation/panels.ts";
+import { panelStorage } from "../../models/quantisation/weight-formats.ts";
+import { bytesOf, isPlain, type TensorType } from "../../models/readers/ggml.ts";
 import { seeded } from "../support/random.ts";
 import { readPanels } from "./panel-reader.ts";
 
-const types = (Object.keys(tensorLayouts) as TensorType[]).filter(
-  (type): type is BlockType => !isPlain(type),
-);
-/** Where the f16 numbers of a block stand. */
-const halvesAt: Readonly<Record<BlockType, readonly number[]>> = {
-  Q4_0: [0],
-  Q4_1: [0, 2],
-  Q5_0: [0],
-  Q5_1: [0, 2],
-  Q8_0: [0],
-  Q4_K: [0, 2],
-  Q5_K: [0, 2],
-  Q6_K: [208],
-};
+const types = Object.keys(blockTypes) as BlockType[];
 
 /** Random codes and sub-scales under finite random scales of both signs. */
 function randomTensor(type: BlockType, count: number, seed: number): Uint8Array {
   const random = seeded(seed);
   const bytes = Uint8Array.from({ length: bytesOf(type, count) }, () => random() * 256);
-  for (let at = 0; at < bytes.length; at += tensorLayouts[type].bytes)
-    for (const half of halvesAt[type]) {
+  const { bytes: step, scaleAt, minimumAt = scaleAt } = blockTypes[type];
+  for (let at = 0; at < bytes.length; at += step)
+    for (const half of new Set([scaleAt, minimumAt])) {
       const bits = f16Bits((random() - 0.5) / 8);
       bytes[at + half] = bits & 255;
       bytes[at + half + 1] = bits >> 8;
@@ -47,16 +30,16 @@ function randomTensor(type: BlockType, count: number, seed: number): Uint8Array 
 }
 
 /** Equal as numbers, with the first difference in the message. */
-function expectEqual(ours: Float32Array, theirs: Float32Array): void {
-  expect(ours.length).toBe(theirs.length);
-  const at = ours.findIndex((value, i) => value !== theirs[i]);
-  expect([at, ours[at]]).toEqual([-1, undefined]);
+function expectEqual(actual: Float32Array, expected: Float32Array): void {
+  expect(actual.length).toBe(expected.length);
+  const at = actual.findIndex((value, i) => value !== expected[i]);
+  expect([at, actual[at]]).toEqual([-1, undefined]);
 }
 
 describe("panels", () => {
   for (const type of types) {
-    const format = type.toLowerCase() as PanelFormat;
-    it(`hold the values of ${type} blocks bit for bit, whatever the number of rows`, () => {
+    const format = panelFormatOf(type);
+    it(`have the values of ${type} blocks bit for bit, for any number of rows`, () => {
       for (const [rows, columns] of [
         [1, 256],
         [16, 512],
@@ -70,14 +53,14 @@ describe("panels", () => {
     });
 
     it(`take as many bits as ${type} does in the file`, () => {
-      const ours = panelBytes(format, 16, 256);
+      const packed = panelBytes(format, 16, 256);
       // The six-bit scales of a q4_k or q5_k block are bytes here: 4 of 144 or 176 bytes more.
       const extra = type === "Q4_K" || type === "Q5_K" ? 4 * 16 : 0;
-      expect(ours).toBe(bytesOf(type, 16 * 256) + extra);
+      expect(packed).toBe(bytesOf(type, 16 * 256) + extra);
     });
   }
 
-  it("packed in pieces of whole panels are those packed at once", () => {
+  it("packed in chunks of whole panels equal those packed at once", () => {
     const [rows, columns] = [48, 256];
     const bytes = randomTensor("Q5_K", rows * columns, 5);
     const whole = packPanels("q5_k", fileBlocks("Q5_K", bytes, rows * columns), rows, columns);
@@ -106,19 +89,19 @@ const fixture = JSON.parse(
 describe("exact panels", () => {
   for (const { type, values, bytes, f32 } of fixture.cases.filter(({ type }) => !isPlain(type)))
     it(`give the values of the gguf package for random ${type} blocks`, () => {
-      const { format, convert } = choosePanels(type, "exact", "linear");
+      const { format, convert } = panelStorage.exact(type, "linear");
       const source = convert(Buffer.from(bytes, "base64"), values, () => {});
       expect(source.maxErrorSteps).toBe(0);
       const packed = packPanels(format, source, 1, values);
-      const theirs = Buffer.from(f32, "base64");
+      const expected = Buffer.from(f32, "base64");
       expectEqual(
         readPanels(format, packed, 1, values),
-        Float32Array.from({ length: values }, (_, i) => theirs.readFloatLE(4 * i)),
+        Float32Array.from({ length: values }, (_, i) => expected.readFloatLE(4 * i)),
       );
     });
 });
 
-describe("rounded panels", () => {
+describe("quantised panels", () => {
   const block = (min: number, max: number) =>
     fc
       .array(
@@ -131,10 +114,10 @@ describe("rounded panels", () => {
       .map((values) => Float32Array.from(values));
   const blocks = fc.oneof(block(-100, 100), block(-1e-3, 1e-3), block(-1e-6, 1e-6), block(0, 3));
 
-  it("of 8 bits are within half a step, and say how far", () => {
+  it("of q8_0 are within half a step, and report the error", () => {
     fc.assert(
       fc.property(blocks, (values) => {
-        const source = roundedTo8(values);
+        const source = quantiseQ8_0(values);
         const restored = readPanels("q8_0", packPanels("q8_0", source, 1, 32), 1, 32);
         const step = f16Values[source.scales[0]!]!;
         const worst = Math.max(...restored.map((value, i) => Math.abs(value - values[i]!)));
@@ -147,23 +130,23 @@ describe("rounded panels", () => {
     );
   });
 
-  it("of 4 bits err little more than the block's plain range in 15 steps", () => {
+  it("of q4_1 err less than one step of the block's range in 15 steps", () => {
     fc.assert(
       fc.property(block(-100, 100), (values) => {
         const low = Math.min(0, ...values);
         const high = Math.max(0, ...values);
         fc.pre(high - low > 1e-2);
-        const restored = readPanels("q4_1", packPanels("q4_1", roundedTo4(values), 1, 32), 1, 32);
+        const restored = readPanels("q4_1", packPanels("q4_1", quantiseQ4_1(values), 1, 32), 1, 32);
         const squares = restored.reduce((sum, value, i) => sum + (value - values[i]!) ** 2, 0);
         expect(Math.sqrt(squares / 32)).toBeLessThanOrEqual((high - low) / 15);
       }),
     );
   });
 
-  it("under int8 keep the integers of blocks that fit", () => {
+  it("under int8 keep the codes of blocks with one scale", () => {
     for (const type of ["Q4_0", "Q5_0", "Q8_0"] as const) {
       const bytes = randomTensor(type, 64, 3);
-      const { format, convert } = choosePanels(type, "int8", "linear");
+      const { format, convert } = panelStorage.int8(type, "linear");
       expect(format).toBe("q8_0");
       const packed = packPanels(
         format,

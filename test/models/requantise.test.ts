@@ -27,7 +27,7 @@ function squaredError(values: Float32Array, restored: readonly number[]): number
 }
 
 describe("requantise", () => {
-  it("restores 8-bit values within half a step, and says how far it was", () => {
+  it("restores 8-bit values within half a step, and reports the error", () => {
     fc.assert(
       fc.property(blocks, (values) => {
         for (const [result, fallback] of [
@@ -43,7 +43,7 @@ describe("requantise", () => {
     );
   });
 
-  it("never errs more with the 4-bit search than with the block's plain range in 15 steps", () => {
+  it("never errs more with the 4-bit search than with the block's whole range in 15 steps", () => {
     fc.assert(
       fc.property(blocks, (values) => {
         const low = Math.min(0, ...values);
@@ -61,7 +61,7 @@ describe("requantise", () => {
     );
   });
 
-  it("keeps zeros zero, and blocks too small for f32 steps finite", () => {
+  it("keeps zeros zero, and blocks of subnormal values finite", () => {
     const tiny = new Float32Array(requantisedBlock).fill(1e-44);
     for (const quantise of [affine8, symmetric8, searched4]) {
       expect(restore(quantise(new Float32Array(requantisedBlock)), 128).every((x) => x === 0)).toBe(true);

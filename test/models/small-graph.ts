@@ -1,5 +1,4 @@
-// A graph of a node or two over given arrays, run in onnxruntime-node: for checking that an operator reads our
-// containers as we mean them.
+// Runs a graph of one or two nodes over given arrays in onnxruntime-node, to check how an operator reads its inputs.
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -1,15 +1,15 @@
-// A graph of ours with every pocket::Linear and pocket::Embedding replaced by ONNX Runtime's own operators over f32
-// matrices, which are read out of the panels and written to a weights file of their own. Activations stay f32, in
-// either graph. For small models: everything is widened, and the graph's other tensors are copied.
+// Replaces every pocket::Linear and pocket::Embedding of a graph by ONNX Runtime's own operators over f32 matrices, which are
+// read from the panels and written to a new weights file. Activations stay f32 in both graphs. For small models: all
+// matrices are widened, and the other tensors are copied.
 import { readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import type { ExternalTensor, Node, OnnxGraph } from "../../models/graph/onnx.ts";
 import { panelFormats } from "../../models/quantisation/panels.ts";
 import { readPanels } from "./panel-reader.ts";
 
-/** The graph itself where nothing reads panels; else `file` is written, beside the graph. */
+/** The graph itself where nothing reads panels; else `file`, in the folder of the graph, is written. */
 export function withStockLinear(graph: OnnxGraph, folder: string, file: string): OnnxGraph {
-  if (!graph.nodes.some(({ operator }) => isOurs(operator))) return graph;
+  if (!graph.nodes.some(({ operator }) => isPocket(operator))) return graph;
   const weights = readFileSync(join(folder, graph.externalFile));
   const wide = new Map<string, { dims: readonly number[]; values: Float32Array }>();
   const widen = (name: string, format: number, rows: number, columns: number): string => {
@@ -21,7 +21,7 @@ export function withStockLinear(graph: OnnxGraph, folder: string, file: string):
     });
     return name;
   };
-  const nodes = graph.nodes.flatMap((node) => (isOurs(node.operator) ? stockNodes(node, widen) : [node]));
+  const nodes = graph.nodes.flatMap((node) => (isPocket(node.operator) ? stockNodes(node, widen) : [node]));
   const tensors: ExternalTensor[] = [];
   const parts: Uint8Array[] = [];
   let end = 0;
@@ -39,7 +39,7 @@ export function withStockLinear(graph: OnnxGraph, folder: string, file: string):
   return { ...graph, nodes, tensors, externalFile: basename(file) };
 }
 
-const isOurs = (operator: string) => operator === "Linear" || operator === "Embedding";
+const isPocket = (operator: string) => operator === "Linear" || operator === "Embedding";
 
 type Widen = (name: string, format: number, rows: number, columns: number) => string;
 
@@ -74,7 +74,7 @@ function stockNodes(node: Node, widen: Widen): Node[] {
   ];
 }
 
-/** The residual sum and its RMS norm, spelt out; x itself where the node has no gain. */
+/** Nodes of the residual sum and its RMS norm; x itself where the node has no gain. */
 function stockNorm(node: Node, hasSum: boolean): { x: string; nodes: readonly Node[] } {
   const [gain = "", branch = ""] = node.inputs.slice(7);
   if (gain === "") return { x: node.inputs[0]!, nodes: [] };

@@ -24,7 +24,7 @@ function load(model: string): {
 }
 
 describe("the tokenizer of an imported model", () => {
-  it("merges, keeps control tokens whole and gives any text back", async () => {
+  it("merges, keeps control tokens whole and restores any text", async () => {
     for (const family of ["qwen2", "llama"] as const) {
       const { tokenizer } = load(await ensureTinyModel(folder, { family, id: family }));
       const encode = (text: string) => tokenizer.encode(text, { add_special_tokens: false }).ids;
@@ -41,7 +41,7 @@ describe("the tokenizer of an imported model", () => {
     }
   });
 
-  it("comes with a template that renders a chat", async () => {
+  it("has a template that renders a chat", async () => {
     const { config } = load(await ensureTinyModel(folder, { id: "templated" }));
     const text = new Template(config.chat_template!).render({
       messages: [
@@ -56,7 +56,7 @@ describe("the tokenizer of an imported model", () => {
     expect(config.eos_token).toBe("<|im_end|>");
   });
 
-  it("starts every prompt with the bos token where the file asks for it", async () => {
+  it("starts every prompt with the BOS token where the file says so", async () => {
     const made = await ensureTinyModel(folder, {
       id: "bos",
       metadata: { "tokenizer.ggml.add_bos_token": true },
@@ -76,7 +76,7 @@ describe("the tokenizers of real models", () => {
   for (const id of ["qwen2.5-coder-0.5b", "smollm2-135m"]) {
     const golden = new URL(`../golden/${id}.json`, import.meta.url);
     const { folder: model, missing } = realModel(id);
-    it(`give the ids of the publisher's pipeline for the golden texts (${id})`, (context) => {
+    it(`give the ids of the publisher's tokenizer for the golden texts (${id})`, (context) => {
       if (missing) return context.skip(missing);
       const { prompts, strings } = JSON.parse(readFileSync(golden, "utf8")) as Golden;
       const inputs = JSON.parse(readFileSync(new URL("../golden/prompts.json", import.meta.url), "utf8")) as {

@@ -1,5 +1,4 @@
-// Writes small GGUF files, version 3, for the tiny model and for tests of the reader. Real models are never
-// written here. Everything is put together in memory.
+// Writes small GGUF files (version 3) in memory, for the tiny model and for tests of the reader.
 import { type TensorType, tensorTypeNumber } from "../../models/readers/ggml.ts";
 
 /** Numbers are written as u32, {float} as f32; arrays hold strings, or integers written as i32. */

@@ -1,5 +1,4 @@
-// Reproducible noise for the tiny model: the same numbers for the same seed on every machine. Not for
-// sampling tokens (the addon does that) and not for anything that must be hard to guess.
+// Reproducible random numbers for tests: the same for the same seed on every machine. Not cryptographic.
 
 /** The next number in [0, 1). */
 export type Random = () => number;

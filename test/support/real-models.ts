@@ -1,5 +1,5 @@
-// Where imported real models are, for tests that need one: the configured cache folder, as scripts/test fills
-// it. A test whose model is missing skips with the reason given here.
+// Folders of imported real models for tests, in the configured models directory (scripts/test fills it). A test whose model
+// is missing skips with the reason given here.
 import { join } from "node:path";
 import { modelFolderName, readManifest, type WeightFormat } from "../../models/manifest.ts";
 import { Config } from "../../src/config/config.ts";
@@ -9,7 +9,7 @@ export interface RealModel {
   readonly id: string;
   readonly format: WeightFormat;
   readonly folder: string;
-  /** Why it cannot be used, if so. */
+  /** The reason why it cannot be used. */
   readonly missing: string | undefined;
 }
 
@@ -25,14 +25,14 @@ function whyMissing(folder: string, id: string, format: WeightFormat): string | 
     return undefined;
   } catch (cause) {
     const { code } = cause as PocketError;
-    // A spoilt manifest is for the test to trip over.
+    // A damaged manifest must fail the test, not skip it.
     if (code !== "MODEL_NOT_IMPORTED" && code !== "MODEL_OUTDATED") return undefined;
     const why = code === "MODEL_OUTDATED" ? "was imported by an earlier version" : "is not in the cache";
     return `it ${why} (pocket pull ${id} --weights ${format})`;
   }
 }
 
-/** The title of a suite, which says so when it is skipped. */
+/** The title of a suite, with the reason when it is skipped. */
 export function titleOf({ id, format, missing }: RealModel): string {
   return missing === undefined ? `${id} ${format}` : `${id} ${format} (skipped: ${missing})`;
 }

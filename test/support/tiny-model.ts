@@ -1,13 +1,13 @@
-// A seeded tiny model for tests: a GGUF file of random weights with a real byte-level tokenizer and a ChatML
-// template, imported through the same path as any other. It is small enough to be made in a second and whole
-// enough that every part of a real model is there. It says nothing sensible.
+// A tiny model with seeded random weights, a byte-level tokenizer and a ChatML template. It is written as a GGUF file and
+// imported like a real one, in less than a second. Its text is noise.
 import { createHash } from "node:crypto";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { importGguf } from "../../models/import.ts";
 import { type LinearKind, modelFolderName, readManifest, type WeightFormat } from "../../models/manifest.ts";
+import { blockTypes } from "../../models/quantisation/block-types.ts";
 import { f16Bits } from "../../models/quantisation/half.ts";
-import { bytesOf, type TensorType, tensorLayouts } from "../../models/readers/ggml.ts";
+import { bytesOf, isPlain, type TensorType, tensorLayouts } from "../../models/readers/ggml.ts";
 import { encodeGguf, type WritableTensor, type WritableValue } from "./gguf-writer.ts";
 import { type Random, seeded } from "./random.ts";
 import { tinyTokenizer } from "./tiny-tokenizer.ts";
@@ -26,11 +26,11 @@ export interface TinyOptions {
   readonly ropeBase: number;
   /** LM head and embedding are one tensor. */
   readonly tied: boolean;
-  /** "f32": all tensors F32. "mixed": matrices of several block types, as in real files. */
+  /** "f32": all tensors are F32. "mixed": matrices of several block types, as in real files. */
   readonly source: "f32" | "mixed";
   readonly weights: WeightFormat;
   readonly linear: LinearKind;
-  /** Metadata on top, or instead, for tests of refusals. */
+  /** Added to the metadata, or overriding it, for tests of refusals. */
   readonly metadata: Readonly<Record<string, WritableValue>>;
 }
 
@@ -54,8 +54,8 @@ export const tinyDefaults: TinyOptions = {
 };
 
 /**
- * The folder of the tiny model under `directory`, made if it is not there or was made with other options.
- * Give tests that run at the same time directories of their own.
+ * The folder of the tiny model in `directory`, imported unless it was imported with the same options. Concurrent tests need
+ * separate directories.
  */
 export async function ensureTinyModel(
   directory: string,
@@ -79,12 +79,12 @@ export async function ensureTinyModel(
   return folder;
 }
 
-/** The same bytes for the same options, on every machine. */
+/** Deterministic: the same bytes for the same options on every machine. */
 export function tinyGguf(options: Partial<TinyOptions> = {}): Uint8Array {
   const chosen = { ...tinyDefaults, ...options };
   const tokenizer = tinyTokenizer(chosen.family);
-  const pairs = { ...metadata(chosen), ...tokenizer.metadata, ...chosen.metadata };
-  return encodeGguf(pairs, tensors(chosen, tokenizer.tokens));
+  const entries = { ...metadata(chosen), ...tokenizer.metadata, ...chosen.metadata };
+  return encodeGguf(entries, tensors(chosen, tokenizer.tokens));
 }
 
 function wasMadeFrom(folder: string, sha256: string): boolean {
@@ -126,7 +126,7 @@ function tensors(options: TinyOptions, vocab: number): WritableTensor[] {
     type: TensorType,
     gain = 1,
   ): WritableTensor => {
-    // Rows of unit gain keep the size of what passes through them; uniform noise of width w has variance w²/3.
+    // Rows of unit gain keep the size of activations; uniform noise of width w has variance w²/3.
     const spread = gain * Math.sqrt(3 / columns);
     const chosen = columns % tensorLayouts[type].values === 0 ? type : "F32";
     return {
@@ -178,23 +178,15 @@ function noise(random: Random, type: TensorType, count: number, spread: number):
     for (let i = 0; i < count; i++) view.setUint16(2 * i, f16Bits(spread * (2 * random() - 1)), true);
     return bytes;
   }
+  if (isPlain(type)) throw new RangeError(`the tiny model has no ${type} tensors`);
   for (let i = 0; i < bytes.length; i++) bytes[i] = Math.floor(random() * 256);
-  const layout = headers[type];
-  if (!layout) throw new RangeError(`the tiny model has no ${type} tensors`);
-  for (let at = 0; at < bytes.length; at += tensorLayouts[type].bytes) {
-    view.setUint16(at + layout.scaleAt, f16Bits(spread / layout.reach), true);
-    if (layout.offset) view.setUint16(at + 2, f16Bits(-spread), true);
+  const { bytes: step, bits, scaleAt, minimumAt, zeroPoint = (2 ** bits - 1) / 2, sub } = blockTypes[type];
+  if (sub?.minima) throw new RangeError(`the tiny model has no ${type} tensors`);
+  // Sub-scales are signed bytes: up to 128.
+  const maxCode = sub ? zeroPoint * 128 : zeroPoint;
+  for (let at = 0; at < bytes.length; at += step) {
+    view.setUint16(at + scaleAt, f16Bits(spread / maxCode), true);
+    if (minimumAt !== undefined) view.setUint16(at + minimumAt, f16Bits(-spread), true);
   }
   return bytes;
 }
-
-/** Where a block's scale stands, and the largest code (half the codes for types with an offset). */
-const headers: Partial<Record<TensorType, { scaleAt: number; reach: number; offset?: true }>> = {
-  Q4_0: { scaleAt: 0, reach: 8 },
-  Q4_1: { scaleAt: 0, reach: 7.5, offset: true },
-  Q5_0: { scaleAt: 0, reach: 16 },
-  Q5_1: { scaleAt: 0, reach: 15.5, offset: true },
-  Q8_0: { scaleAt: 0, reach: 128 },
-  // Codes up to 32 under sub-scales up to 128.
-  Q6_K: { scaleAt: 208, reach: 32 * 128 },
-};

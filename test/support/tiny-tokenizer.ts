@@ -1,5 +1,5 @@
-// The tiny model's tokenizer as GGUF metadata: the 256 byte tokens, a few merges so that text has tokens of
-// several lengths, the three ChatML control tokens, and a template. Every id below `tokens` is a real token.
+// The tiny model's tokenizer as GGUF metadata: 256 byte tokens, a few merges so that tokens have several lengths, the three
+// ChatML control tokens, and a template. Every id below `tokens` is a token.
 import type { WritableValue } from "./gguf-writer.ts";
 
 export interface TinyTokenizer {
@@ -31,7 +31,7 @@ export function tinyTokenizer(family: "qwen2" | "llama"): TinyTokenizer {
 
 const controls = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"] as const;
 
-/** Ġ is a space, Ċ a line break; each merge uses what stands before it. */
+/** Ġ is a space, Ċ a line break; a merge uses the results of earlier ones. */
 const merges: readonly (readonly [string, string])[] = [
   ["Ġ", "t"],
   ["h", "e"],
@@ -83,7 +83,7 @@ const template = `{%- if tools %}
     {{- '<|im_start|>assistant\\n' }}
 {%- endif %}`;
 
-/** The 256 bytes as printable characters: those of Latin-1 that print stand for themselves, the rest follow 0x100. */
+/** GPT-2's printable character for each byte: itself where Latin-1 prints it, else the next one from 0x100. */
 function byteAlphabet(): string[] {
   const prints = (byte: number) =>
     (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
