@@ -1,5 +1,5 @@
-// The floor (design §5): every native call, typed. Only integers, typed arrays and small plain objects cross.
-// All ranges are [start, end). Native failures arrive as PocketError with a code of errors.ts.
+// The interface of the native addon: every native call, typed. Only integers, typed arrays and small plain objects
+// cross it. All ranges are [start, end). Native failures arrive as PocketError with a code of errors.ts.
 import { createRequire } from "node:module";
 import { isErrorCode, PocketError, pocketError } from "../errors.ts";
 
@@ -8,24 +8,24 @@ export type KvType = "f32" | "f16" | "bf16" | "int8";
 
 export interface OpenOptions {
   readonly model: {
-    /** Path of the ONNX graph; its external weights lie beside it. */
+    /** Path of the ONNX graph; its external weights are in the same folder. */
     readonly graph: string;
     readonly layers: number;
     readonly heads: number;
     readonly kvHeads: number;
     readonly headDim: number;
     readonly vocab: number;
-    /** Tokens a sequence may have. */
+    /** Maximum number of tokens of a sequence. */
     readonly context: number;
     readonly ropeBase: number;
-    /** Names what the keys were computed with; stands in KV files, which need one. At most 120 characters. */
+    /** Identifies what computed the keys; required for KV files. At most 120 characters. */
     readonly digest?: string;
   };
-  /** Path of libonnxruntime. */
+  /** Path of the ONNX Runtime library. */
   readonly runtime: string;
   readonly device: "cpu";
   readonly pages: number;
-  /** Tokens a page holds; a multiple of 16. */
+  /** Tokens per page; a multiple of 16. */
   readonly pageSize: number;
   readonly kvType: KvType;
   readonly threads: number;
@@ -47,12 +47,12 @@ export interface RunnerInfo {
   readonly device: string;
   readonly isa: string;
   readonly threads: number;
-  /** Proposals that a step computes of one sequence at most. */
+  /** Maximum number of draft tokens of one sequence in a step. */
   readonly maxDraftTokens: number;
   readonly runtimeVersion: string;
 }
 
-/** In old coordinates; `count` new cells open where [start, end) was. */
+/** Replaces cells [start, end) with `count` open ones. In coordinates before the edit. */
 export interface CellSplice {
   readonly start: number;
   readonly end: number;
@@ -71,16 +71,16 @@ export interface StepSampling {
   readonly seed: number;
   /** Number of this token within its answer. */
   readonly draw: number;
-  /** Index of the answer's first token; penalties for frequency and presence look from here. */
+  /** Index of the answer's first token; frequency and presence penalties count from here. */
   readonly generatedFrom: number;
-  /** Alternatives to report, 0 … 100. They are those of the whole vocabulary, mask or not. */
+  /** Number of alternatives to report, 0 … 100. Of the whole vocabulary, regardless of `mask`. */
   readonly top: number;
   /**
-   * Bit `id % 32` of word `id / 32` is 1 where the token may be sampled. Ids beyond its end may not be. When none
-   * that may has a finite logit, the outcome is a failure.
+   * Bit `id % 32` of word `id / 32` is 1 where the token may be sampled. Ids beyond its end may not be. If no allowed
+   * token has a finite logit, the outcome is a failure.
    */
   readonly mask?: Int32Array;
-  /** False: the logprob of what is sampled is not worked out, and is NaN. Default: true. */
+  /** False: the logprob of the sampled token is not computed and is NaN. Default: true. */
   readonly logprob?: boolean;
 }
 
@@ -91,48 +91,48 @@ export interface StepEntry {
   /** Present only when these tokens close the last gap and the last of them is the sequence's last cell. */
   readonly sample?: StepSampling;
   /**
-   * What the sampled token and those behind it may turn out to be; with `sample` and without a mask only. They are
-   * computed behind `tokens` in cells of their own, as many as pages and context leave room for and `maxDraftTokens` of
-   * RunnerInfo (less what `tokens` has beyond one) allows, and each row is sampled with the draw that it has token by
-   * token: what comes out does not depend on what was proposed.
+   * Draft of the sampled token and those after it; only with `sample` and without a mask. The draft tokens are computed
+   * behind `tokens` in further cells, as many as free pages, context and RunnerInfo.maxDraftTokens (less
+   * tokens.length - 1) allow. Each row is sampled with the draw that its token has without a draft, so the result does
+   * not depend on the draft.
    */
   readonly draftTokens?: Int32Array;
-  /** For each of `tokens` the id whose logprob after that token is wanted, or -1. As long as `tokens`. */
+  /** For each of `tokens` the id whose logprob after that token is reported, or -1. As long as `tokens`. */
   readonly targets?: Int32Array;
-  /** Alternatives to report with each target, 0 … 100. */
+  /** Number of alternatives to report with each target, 0 … 100. */
   readonly targetTop?: number;
-  /** True: the logprobs of all tokens with each target that is not -1. For benches: no request asks for it. */
+  /** True: reports the logprobs of all tokens for each target that is not -1. Used by benches only. */
   readonly distributions?: boolean;
 }
 
 export interface SampledToken {
-  /** -1 when nothing was sampled. */
+  /** -1 if nothing was sampled. */
   readonly token: number;
   readonly logprob: number;
   readonly topTokens: Int32Array;
   readonly topLogprobs: Float32Array;
 }
 
-/** The token is the last one sampled, which has no cell. */
+/** `token` is the last one sampled; it has no cell. */
 export interface StepOutcome extends SampledToken {
   /**
-   * With proposals: those that were sampled, in order, in front of `token`. They are cells now; the others are as if
-   * they had not been proposed.
+   * With draft tokens: the accepted ones, in order, sampled before `token`. They have cells; the cells of the rejected
+   * ones are cut.
    */
   readonly accepted?: readonly SampledToken[];
-  /** With proposals: how many were computed. */
+  /** With draft tokens: how many were computed. */
   readonly drafted?: number;
-  /** One per target (NaN where it was -1); alternatives follow each other, targetTop per target. */
+  /** One per target (NaN where it was -1); alternatives are flat arrays of targetTop per target. */
   readonly targetLogprobs: Float32Array;
   readonly targetTopTokens: Int32Array;
   readonly targetTopLogprobs: Float32Array;
   /**
-   * If asked for: (targets that are not -1, vocab), natural logarithms of the untouched softmax, rounded to float32;
-   * -Infinity where a logit is not finite. Four bytes a token: 608 KB a target at a vocabulary of 152,000, twice while
-   * the step ends.
+   * If requested: (targets that are not -1, vocab), natural logarithms of the softmax of the raw logits, rounded to
+   * float32; -Infinity where a logit is not finite. Four bytes a token: 608 KB per target at a vocabulary of 152,000,
+   * allocated twice at the end of the step.
    */
   readonly distributions?: Float32Array;
-  /** Why this entry has no token although one was asked for (no finite logit). Others are not touched. */
+  /** Why this entry has no sampled token (no finite logit). Other entries are not affected. */
   readonly failure?: string;
 }
 
@@ -145,9 +145,9 @@ export interface SequenceInfo {
   readonly length: number;
   /** Cells that have slots but no keys yet. */
   readonly gapTokens: number;
-  /** Leading cells equal to a cold prefill (design §2). */
+  /** Number of leading cells equal to a cold prefill. */
   readonly exactLength: number;
-  /** Distinct index - birth differences: query rotations per step and layer. */
+  /** Number of distinct index - birth differences: query rotations per step and layer. */
   readonly deltas: number;
 }
 
@@ -163,15 +163,14 @@ export interface RunnerStats {
 }
 
 /**
- * Where steps spent their time since `open`. A model's parts are `graph` (a run of the graph as a whole), inside it each
- * node of our operators under the name that models/ gave it, inside those `norms` (norms and residual sums in front of
- * linear layers), and behind the graph `sampler` (whatever was wanted of the logits). What is missing from the graph is
- * ONNX Runtime and its own operators. Always counted.
+ * Time spent in steps since `open`, by part. `graph` is a run of the whole graph; it contains one entry per node of
+ * this project's operators under the name that models/ gave it, and those contain `norms` (norms and residual sums in
+ * front of linear layers). `sampler` follows the graph. The rest of `graph` is ONNX Runtime and its own operators.
  */
 export interface ProfileEntry {
   readonly name: string;
   readonly runs: number;
-  /** Of the thread that began it, waiting for the other threads included. */
+  /** Wall time of the thread that ran it, with waiting for other threads. */
   readonly ms: number;
 }
 
@@ -181,37 +180,37 @@ export interface Cells {
   readonly tokens: Int32Array;
   /** 1 where the key is written. */
   readonly filled: Uint8Array;
-  /** With a layer: (length, kvHeads, headDim) as stored, widened to f32; keys as rotated at birth. */
+  /** With a layer: (length, kvHeads, headDim), the stored values as f32; keys are rotated for their birth. */
   readonly keys?: Float32Array;
   readonly values?: Float32Array;
 }
 
-/** While a step runs, calls that change cells throw ENGINE_BUSY. A throwing call has changed nothing. */
+/** During a step, calls that change cells throw ENGINE_BUSY. A call that throws has changed nothing. */
 export interface Runner {
   describe(): RunnerInfo;
   newSequence(): SequenceId;
   /** Idempotent. */
   release(id: SequenceId): void;
-  /** A new sequence with the first `length` cells, pages shared. They must be filled. */
+  /** A new sequence that shares the pages of the first `length` cells, which must be filled. */
   fork(id: SequenceId, length: number): SequenceId;
-  /** One edit: splices in old coordinates, ordered, disjoint. Bookkeeping only. */
+  /** One edit: ordered, disjoint splices in coordinates before the edit. Bookkeeping only. Throws CACHE_FULL. */
   splice(id: SequenceId, splices: readonly CellSplice[]): void;
-  /** Appends filled cells [start, end) of `from`; births stay, so they stand relocated. */
+  /** Appends the filled cells [start, end) of `from`; births stay, so the cells are relocated. */
   adopt(id: SequenceId, from: SequenceId, start: number, end: number): void;
   step(entries: readonly StepEntry[]): Promise<StepResult>;
   sequence(id: SequenceId): SequenceInfo;
   stats(): RunnerStats;
-  /** In an order that does not change. For a while's parts take those before it away. Throws ENGINE_BUSY in a step. */
+  /** Totals since `open` in a fixed order: subtract two for the time between. Throws ENGINE_BUSY during a step. */
   profile(): readonly ProfileEntry[];
-  /** Throws BAD_ARGUMENT with a list of the broken invariants of design §10, if any. */
+  /** Throws BAD_ARGUMENT with the list of broken invariants (docs/design.md), if any. */
   check(): void;
   inspect(id: SequenceId, layer?: number): Cells;
   /**
    * Writes the filled leading cells as they are now to a KV file, on a worker thread; allowed during a step. Their
-   * pages stay lent until it settles. Rejects with DISK_FULL, KV_FILE_UNWRITABLE.
+   * pages stay allocated until it settles. Rejects with DISK_FULL, KV_FILE_UNWRITABLE.
    */
   save(id: SequenceId, file: string): Promise<void>;
-  /** A new sequence out of a KV file; allowed during a step. Rejects with KV_FILE_REFUSED, CACHE_FULL. */
+  /** A new sequence from a KV file; allowed during a step. Rejects with KV_FILE_REFUSED, CACHE_FULL. */
   load(file: string): Promise<SequenceId>;
   /** Throws ENGINE_BUSY during a step, a save or a load. */
   close(): Promise<void>;
@@ -241,7 +240,7 @@ function rethrow(cause: unknown): never {
   throw isErrorCode(code) ? new PocketError(code, message) : cause;
 }
 
-/** The runner with every failure turned into a PocketError, whether thrown or rejected. */
+/** The runner with every native failure, thrown or rejected, turned into a PocketError. */
 function guard(runner: Runner): Runner {
   return new Proxy(runner, {
     get(target, key) {

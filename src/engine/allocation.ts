@@ -1,25 +1,29 @@
-// Pages for answers under way. An answer whose next token finds no page must not fail while others will give
-// pages back: it is parked with its cells and asks again before every step, the oldest first. When all are
-// parked and nothing else runs, the youngest gives its cells up and is read again later; its tokens are known,
-// so none is lost and none is said twice. The oldest never gives up, so something always moves on.
+// KV allocation for running decodes. A decode needs one cell for its next token. If the pool has no free page, the
+// request is preempted: it keeps its cells and asks again before every step, oldest request first. If all requests
+// are preempted and nothing else can run, the youngest releases its cells and is recomputed later from its known
+// tokens, so no token is lost or reported twice. The oldest request is never recomputed, so the engine always
+// makes progress.
 import { PocketError, pocketError } from "../errors.ts";
 import type { Loop } from "./loop.ts";
 import type { Task } from "./task.ts";
 
-/** Opens the next cell of every answer that finds a page for it. Others stay parked; see `Task.dropped` as well. */
+/**
+ * Allocates the next cell of every preempted task, oldest first. A task for which there is no page stays preempted;
+ * any other refusal is recorded in `Task.dropped`.
+ */
 export function allocateAll(loop: Loop, tasks: readonly Task[]): void {
   let refused = false;
   for (const task of tasks) {
-    if (task.holdsCells && !seat(loop, task)) refused = true;
+    if (task.holdsCells && !allocate(loop, task)) refused = true;
   }
-  // Who gave up its cells needs many pages: not before those who need one.
+  // A task that is recomputed needs many pages: tasks that need one page come first.
   for (const task of tasks) {
     if (refused) return;
-    if (task.preempted && !task.dropped) refused = !seat(loop, task);
+    if (task.preempted && !task.dropped) refused = !allocate(loop, task);
   }
 }
 
-/** A task that has to end. `final`: nobody can go on with its answer. */
+/** A task that has to end. `final`: its cells are gone and the client cannot continue the answer. */
 export interface FailedTask {
   readonly task: Task;
   readonly reason: Error;
@@ -27,17 +31,17 @@ export interface FailedTask {
 }
 
 /**
- * Every task is parked and no page will come by itself. Somebody gives its cells up, or, where that cannot help,
- * a task is named that has to end. `tasks` oldest first, at least one.
+ * For when every task is preempted and no pending file will free a page. Releases the cells of the youngest task, or
+ * returns a task that has to end where that cannot help. `tasks`: at least one, oldest first.
  */
 export function resolveDeadlock(loop: Loop, tasks: readonly Task[]): FailedTask | undefined {
   const holders = tasks.filter((task) => task.holdsCells);
   const youngest = holders.at(-1);
   if (youngest && holders.length > 1) {
-    giveUp(loop, youngest);
+    recomputeLater(loop, youngest);
     return undefined;
   }
-  // What still fills the pool is not the engine's: whoever holds it may let go of it and go on with the answer.
+  // Idle sequences fill the rest of the pool: the caller may release some and continue the answer.
   if (youngest) {
     const reason = pocketError("CACHE_FULL", 0, loop.info.pageSize, 1);
     return { task: youngest, reason, final: false };
@@ -47,8 +51,8 @@ export function resolveDeadlock(loop: Loop, tasks: readonly Task[]): FailedTask 
   return { task: oldest, reason, final: true };
 }
 
-/** True unless there is no room. Any other refusal is recorded in the task. */
-function seat(loop: Loop, task: Task): boolean {
+/** False if there is no page. Any other refusal is recorded in the task and returns true. */
+function allocate(loop: Loop, task: Task): boolean {
   for (;;) {
     try {
       loop.runner.splice(task.sequence.id, [task.nextCells]);
@@ -60,15 +64,15 @@ function seat(loop: Loop, task: Task): boolean {
         return true;
       }
     }
-    // One at a time: pages of an idle sequence that is being written to a file come when it is written.
-    if (loop.files.any || !task.job.evictIdle?.()) break;
+    // Evict one sequence at a time: one that is being saved frees its pages only when its file is written.
+    if (loop.files.pending || !task.job.evictIdle?.()) break;
   }
   if (!task.waiting) loop.stats.counts.preemptions++;
   task.waiting = true;
   return false;
 }
 
-function giveUp(loop: Loop, task: Task): void {
+function recomputeLater(loop: Loop, task: Task): void {
   const { sequence } = task;
   const { tokens } = loop.runner.inspect(sequence.id);
   loop.runner.splice(sequence.id, [{ start: 0, end: tokens.length, count: 0 }]);

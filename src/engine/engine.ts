@@ -1,6 +1,5 @@
-// What may be asked of the engine (design §7.5), checked here and done by the loop between two steps: jobs, forks,
-// files, releases. All bookkeeping happens on the JavaScript thread; only steps and files run elsewhere. It knows
-// tokens, never text.
+// The engine port: jobs, forks, adopted cells, KV files, releases. Requests are validated here and applied by the loop
+// between two steps. All bookkeeping happens on the JavaScript thread; only steps and files run on other threads.
 import { pocketError } from "../errors.ts";
 import type { Cells, Runner, RunnerInfo, RunnerStats } from "./addon.ts";
 import type { EnginePort, Generated, Job, SequencePort } from "./job.ts";
@@ -13,18 +12,18 @@ import { TokenStream } from "./token-stream.ts";
 export type { EngineOptions } from "./loop.ts";
 
 export interface EngineStats extends RunnerStats, Readonly<Counts> {
-  /** Tasks in the batch, parked ones included. */
+  /** Jobs that have begun, preempted ones included. */
   readonly running: number;
-  /** Answers that wait for a page. */
+  /** Of those, jobs that wait for a page. */
   readonly preempted: number;
-  /** Jobs whose edit waits for the end of the step. */
+  /** Jobs whose edit waits for the end of the running step. */
   readonly queued: number;
 }
 
 export class Engine implements EnginePort {
   readonly info: RunnerInfo;
   readonly #loop: Loop;
-  /** Jobs that were started and have not ended, and those of them that are not background ones. */
+  /** Jobs that have not ended, and those of them that are not background jobs. */
   #jobs = 0;
   #foreground = 0;
   #closed = false;
@@ -83,7 +82,7 @@ export class Engine implements EnginePort {
     return this.runner.sequence(sequence.id).exactLength;
   }
 
-  /** A copy; may be read during a step, which changes no cell before its end. */
+  /** A copy. Allowed during a step, which changes no cell before its end. */
   cells(sequence: Sequence): Cells {
     return this.runner.inspect(sequence.id);
   }
@@ -111,7 +110,7 @@ export class Engine implements EnginePort {
     if (length > sequence.length) {
       throw pocketError(
         "BAD_ARGUMENT",
-        `A fork of ${length} cells was asked of a sequence with ${sequence.length} filled.`,
+        `A fork of ${length} cells needs as many filled cells; the sequence has ${sequence.length}.`,
       );
     }
     const child = new Sequence(this, length, Math.min(length, sequence.exactLength));
@@ -138,9 +137,9 @@ export class Engine implements EnginePort {
   }
 
   async save(sequence: Sequence, file: string): Promise<void> {
-    if (sequence.released) throw pocketError("BAD_ARGUMENT", "A released sequence was asked to be saved.");
+    if (sequence.released) throw pocketError("BAD_ARGUMENT", "A released sequence cannot be saved.");
     await new Promise<void>((resolve, reject) => {
-      // In its turn: what was asked for earlier is done, and the native side then holds on to the cells.
+      // Starts after the changes requested earlier; from then on the native side keeps the cells itself.
       const save = () => this.#loop.files.save(sequence, file).then(resolve, reject);
       this.#loop.change(() => void save());
     });
@@ -165,7 +164,7 @@ export class Engine implements EnginePort {
     });
   }
 
-  /** Ends what runs with ENGINE_CLOSED, waits for the step and the files under way, frees the model and the pool. */
+  /** Ends all jobs with ENGINE_CLOSED, waits for the running step and pending files, frees the model and the pool. */
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
@@ -182,7 +181,7 @@ export class Engine implements EnginePort {
   #refuse(sequence: Sequence): void {
     this.#refuseAll();
     if (sequence.fault) throw sequence.fault;
-    if (sequence.released) throw pocketError("BAD_ARGUMENT", "A released sequence was asked to run.");
+    if (sequence.released) throw pocketError("BAD_ARGUMENT", "A released sequence cannot be used.");
     if (sequence.task) throw pocketError("BAD_ARGUMENT", "A sequence runs one job at a time.");
   }
 }

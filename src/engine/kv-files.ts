@@ -1,11 +1,11 @@
-// KV files under way. Saving and loading run beside the steps, so closing has to wait for them, and so may an
-// answer that needs the pages which a file being written still holds. It knows no format: that is native.
+// KV files that are being saved or loaded. They run beside the steps, so close() waits for them, and so may a request
+// that needs the pages of a sequence that is being saved. The file format is native (docs/design.md, KV files).
 import { pocketError } from "../errors.ts";
 import type { Runner, SequenceId } from "./addon.ts";
 import type { Sequence } from "./sequence.ts";
 
 export class KvFiles {
-  readonly #underWay = new Set<Promise<unknown>>();
+  readonly #pending = new Set<Promise<unknown>>();
 
   constructor(private readonly runner: Runner) {}
 
@@ -18,23 +18,23 @@ export class KvFiles {
     return this.#track(this.runner.load(file));
   }
 
-  get any(): boolean {
-    return this.#underWay.size > 0;
+  get pending(): boolean {
+    return this.#pending.size > 0;
   }
 
-  /** Resolves when one of them has ended, well or not. There must be one. */
+  /** Resolves when one pending file has settled, with or without an error. Throws BAD_ARGUMENT if none is pending. */
   async next(): Promise<void> {
-    if (!this.any) throw pocketError("BAD_ARGUMENT", "No file is under way to wait for.");
-    await Promise.race(Array.from(this.#underWay, (one) => one.catch(() => undefined)));
+    if (!this.pending) throw pocketError("BAD_ARGUMENT", "No file is pending.");
+    await Promise.race(Array.from(this.#pending, (one) => one.catch(() => undefined)));
   }
 
   async all(): Promise<void> {
-    await Promise.allSettled(this.#underWay);
+    await Promise.allSettled(this.#pending);
   }
 
   #track<T>(work: Promise<T>): Promise<T> {
-    const tracked = work.finally(() => this.#underWay.delete(tracked));
-    this.#underWay.add(tracked);
+    const tracked = work.finally(() => this.#pending.delete(tracked));
+    this.#pending.add(tracked);
     return tracked;
   }
 }

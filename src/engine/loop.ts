@@ -1,6 +1,6 @@
-// The loop over steps: between two of them it applies the changes that were asked for, finds pages for answers
-// that wait for one, takes out tasks whose readers have gone, plans, computes, and hands up what was sampled. Who
-// may ask for what is engine.ts's; here everything has been allowed already.
+// The step loop. Between two steps it applies the requested changes, allocates cells for preempted tasks, ends tasks
+// whose consumer left, and forms the next batch; after a step it hands out the sampled tokens. engine.ts has validated
+// every request before it comes here.
 import { PocketError, pocketError } from "../errors.ts";
 import type { Runner, RunnerInfo, StepResult } from "./addon.ts";
 import { allocateAll, resolveDeadlock } from "./allocation.ts";
@@ -17,24 +17,26 @@ export interface EngineOptions {
   readonly stepTokens: number;
   /** Target for a step while an answer streams, in milliseconds; prompts then get what fits. Absent: no target. */
   readonly gapMs?: number;
-  /** How long an answer that gave its cells up waits for room that is not the engine's to make; default 10,000. */
+  /**
+   * How long a request without cells waits for pages that only callers can release, in milliseconds. Default: 10,000.
+   */
   readonly allocationTimeoutMs?: number;
-  /** Called after every step, before its tokens rise. Must not throw. */
+  /** Called after every step, before its tokens are handed out. Must not throw. */
   readonly onStep?: (report: StepReport) => void;
 }
 
-/** So many failed steps in a row are not bad luck: the engine is broken and says so from then on. */
-const failuresTolerated = 3;
+/** After this many failed steps in a row the engine is broken and refuses all jobs. */
+const maxFailures = 3;
 
 export class Loop {
   readonly files: KvFiles;
   readonly stats: StepStats;
-  readonly #pace: StepBudget;
+  readonly #budget: StepBudget;
   readonly #rowCosts = new RowCosts();
-  readonly #patienceMs: number;
+  readonly #allocationTimeoutMs: number;
   /** Oldest first. */
   #tasks: Task[] = [];
-  /** Cell changes asked for during a step, in order. */
+  /** Changes requested during a step, in order. */
   #changes: (() => void)[] = [];
   #steps = 0;
   #looping = false;
@@ -42,10 +44,11 @@ export class Loop {
   #stopped = false;
   #failures = 0;
   #broken: { readonly since: Date; readonly message: string } | undefined;
+  /** Called when the loop has no task left. */
   #idle: (() => void)[] = [];
-  /** No answer could go on since then; milliseconds of the monotonic clock. */
+  /** Since when every task is preempted; milliseconds of the monotonic clock. */
   #stuckSince: number | undefined;
-  /** Ends a wait for somebody to let go of pages. */
+  /** Ends a wait for a change that may free pages. */
   #wake: (() => void) | undefined;
 
   constructor(
@@ -56,8 +59,8 @@ export class Loop {
   ) {
     this.files = new KvFiles(runner);
     this.stats = new StepStats(options.onStep ?? (() => undefined));
-    this.#patienceMs = options.allocationTimeoutMs ?? 10_000;
-    this.#pace = new StepBudget(options.stepTokens, options.gapMs ?? Number.POSITIVE_INFINITY);
+    this.#allocationTimeoutMs = options.allocationTimeoutMs ?? 10_000;
+    this.#budget = new StepBudget(options.stepTokens, options.gapMs ?? Number.POSITIVE_INFINITY);
   }
 
   get tasks(): readonly Task[] {
@@ -68,7 +71,7 @@ export class Loop {
     return this.#broken;
   }
 
-  /** Applies the task's edit; one that is refused has changed nothing. */
+  /** Applies the task's edit and starts the loop; an edit that is refused has changed nothing. */
   begin(task: Task): void {
     if (this.#stopped) task.dropped ??= pocketError("ENGINE_CLOSED");
     if (!task.dropped && !task.background) this.#splice(task);
@@ -80,7 +83,7 @@ export class Loop {
     if (!this.#looping) void this.#loop();
   }
 
-  /** Background work waits with its edit for its first step. A refusal is recorded in `dropped`. */
+  /** A refusal is recorded in `dropped`. The edit of a background task is applied at its first step. */
   #splice(task: Task): void {
     try {
       this.runner.splice(task.sequence.id, task.cells);
@@ -90,7 +93,7 @@ export class Loop {
     }
   }
 
-  /** Resolves when the task is out of the engine. */
+  /** Resolves when the task has ended. */
   async drop(task: Task, reason: Error): Promise<void> {
     if (task.sequence.task !== task) return;
     task.dropped ??= reason;
@@ -99,7 +102,7 @@ export class Loop {
     this.#wake?.();
   }
 
-  /** Now, or at the end of the step; `sequence` is of no more use if it fails then. */
+  /** Applies `change` now, or at the end of the running step; if it fails then, `sequence` gets the fault. */
   change(change: () => void, sequence?: Sequence): void {
     if (!this.#stepping) {
       change();
@@ -115,7 +118,7 @@ export class Loop {
     });
   }
 
-  /** Ends every task with ENGINE_CLOSED; resolves when no step and no file is under way. */
+  /** Ends every task with ENGINE_CLOSED; resolves when no step runs and no file is pending. */
   async stop(): Promise<void> {
     this.#stopped = true;
     for (const task of this.#tasks) task.dropped ??= pocketError("ENGINE_CLOSED");
@@ -132,15 +135,15 @@ export class Loop {
       this.#sweep();
       const ready = this.#tasks.filter((task) => !task.preempted);
       if (ready.length > 0) await this.#step(ready);
-      else await this.#makeRoom();
+      else await this.#waitForPages();
     }
     this.#looping = false;
     for (const resolve of this.#idle.splice(0)) resolve();
   }
 
-  /** Nobody can run: pages that files hold come back, or readers that have just ended let go, or somebody gives way. */
-  async #makeRoom(): Promise<void> {
-    if (this.files.any) {
+  /** Every task is preempted: waits for a pending file, then for consumers that have just ended, then frees cells. */
+  async #waitForPages(): Promise<void> {
+    if (this.files.pending) {
       await this.files.next();
       return;
     }
@@ -150,11 +153,11 @@ export class Loop {
       await new Promise((resolve) => setImmediate(resolve));
       return;
     }
-    const lost = resolveDeadlock(this, this.#tasks);
-    if (!lost) return;
-    const patience = this.#stuckSince + this.#patienceMs - now;
-    if (lost.final && patience > 0) await this.#changeWithin(patience);
-    else this.#finish(lost.task, lost.reason);
+    const failed = resolveDeadlock(this, this.#tasks);
+    if (!failed) return;
+    const timeLeft = this.#stuckSince + this.#allocationTimeoutMs - now;
+    if (failed.final && timeLeft > 0) await this.#changeWithin(timeLeft);
+    else this.#finish(failed.task, failed.reason);
   }
 
   async #changeWithin(ms: number): Promise<void> {
@@ -167,59 +170,59 @@ export class Loop {
     this.#wake = undefined;
   }
 
-  /** Takes out the tasks whose reader has gone. */
+  /** Ends the tasks that were dropped. */
   #sweep(): void {
     for (const task of this.#tasks.filter((candidate) => candidate.dropped)) this.#finish(task, task.dropped);
   }
 
   async #step(ready: readonly Task[]): Promise<void> {
-    const work = this.#share(ready);
-    if (work.length === 0) return;
+    const batch = this.#schedule(ready);
+    if (batch.length === 0) return;
     this.#stepping = true;
     this.#stuckSince = undefined;
     const start = performance.now();
     try {
-      const result = await this.runner.step(work.map(({ task, count }) => task.entry(count)));
+      const result = await this.runner.step(batch.map(({ task, count }) => task.entry(count)));
       this.#failures = 0;
-      const depth = deepest(work.map(({ task }) => task));
-      this.#observe(this.stats.report(work, result.outcomes, performance.now() - start), depth);
-      this.#advance(work, result);
+      const depth = deepest(batch.map(({ task }) => task));
+      this.#observe(this.stats.report(batch, result.outcomes, performance.now() - start), depth);
+      this.#advance(batch, result);
     } catch (cause) {
       this.#fail(
         cause as Error,
-        work.map(({ task }) => task),
+        batch.map(({ task }) => task),
       );
     }
-    // From here to the next await nobody else runs, so the changes keep their order.
+    // No await between here and the next step, so the changes keep their order.
     this.#stepping = false;
     for (const change of this.#changes.splice(0)) change();
     this.#sweep();
   }
 
   #observe(report: StepReport, depth: number): void {
-    this.#pace.observe({ ...report, depth });
+    this.#budget.observe({ ...report, depth });
     if (report.promptTokens + report.backgroundTokens > 0) return;
     this.#rowCosts.observe(report.draftTokens, report.ms);
   }
 
-  #share(ready: readonly Task[]): ScheduledTask[] {
+  #schedule(ready: readonly Task[]): ScheduledTask[] {
     const decoding = ready.filter((task) => task.decoding);
-    this.#propose(decoding);
-    const shares = planStep(ready, this.#pace.budget(decoding.length, deepest(ready)));
-    const work = ready
-      .map((task, place) => ({ task, count: shares[place]! }))
+    this.#draft(decoding);
+    const shares = planStep(ready, this.#budget.budget(decoding.length, deepest(ready)));
+    const batch = ready
+      .map((task, index) => ({ task, count: shares[index]! }))
       .filter(({ count }) => count > 0);
     this.#steps++;
-    for (const { task } of work) {
+    for (const { task } of batch) {
       task.servedAt = this.#steps;
       if (!task.spliced) this.#splice(task);
     }
     this.#sweep();
-    return work.filter(({ task }) => !task.dropped);
+    return batch.filter(({ task }) => !task.dropped);
   }
 
-  /** Proposals change what a step computes, not who is in it: each answer has its cell already. */
-  #propose(decoding: readonly Task[]): void {
+  /** Drafts change what a step computes, not which tasks are in it: each decode has its next cell already. */
+  #draft(decoding: readonly Task[]): void {
     let rows = decoding.length;
     for (const task of decoding) {
       task.draft(rows, this.#rowCosts, () => this.runner.inspect(task.sequence.id).tokens);
@@ -227,32 +230,32 @@ export class Loop {
     }
   }
 
-  #advance(work: readonly ScheduledTask[], { outcomes }: StepResult): void {
-    for (const [place, { task, count }] of work.entries()) {
-      const outcome = outcomes[place]!;
+  #advance(batch: readonly ScheduledTask[], { outcomes }: StepResult): void {
+    for (const [index, { task, count }] of batch.entries()) {
+      const outcome = outcomes[index]!;
       if (outcome.failure) this.#finish(task, new PocketError("BROKEN_LOGITS", outcome.failure));
       else if (task.advance(count, outcome)) this.#finish(task);
     }
   }
 
-  /** A step that throws has committed nothing: its tasks end, everybody else goes on. */
+  /** A step that throws has changed no cell: its tasks end, all others continue. */
   #fail(cause: Error, tasks: readonly Task[]): void {
     this.stats.counts.stepsFailed++;
     for (const task of tasks) this.#finish(task, cause);
-    if (++this.#failures < failuresTolerated) return;
+    if (++this.#failures < maxFailures) return;
     this.#broken = { since: new Date(), message: cause.message };
     const error = pocketError("ENGINE_BROKEN", this.#broken.since.toISOString(), cause.message);
     for (const task of [...this.#tasks]) this.#finish(task, error);
   }
 
-  /** The one way out for a task: cut what has no keys, record what is left, tell the reader. */
+  /** Every task ends here: cuts cells without keys, records the length, ends the stream. */
   #finish(task: Task, failure?: Error): void {
     const { sequence } = task;
     if (sequence.task !== task) return;
     this.#tasks = this.#tasks.filter((other) => other !== task);
     task.unwatch();
     try {
-      if (task.spliced && !sequence.released) this.#close(task);
+      if (task.spliced && !sequence.released) this.#closeGaps(task);
     } catch (cause) {
       sequence.fault = cause as Error;
     }
@@ -261,8 +264,8 @@ export class Loop {
     task.answer.end(failure);
   }
 
-  /** Closes the open gaps of a job that ended, and cuts what is behind them unless it is to stay. */
-  #close(task: Task): void {
+  /** Cuts the open gaps of a job that ended and, unless it keeps survivors, everything behind the first of them. */
+  #closeGaps(task: Task): void {
     const { id } = task.sequence;
     const open = task.openGaps();
     if (open.length > 0) {
@@ -277,7 +280,7 @@ export class Loop {
   }
 }
 
-/** Cells in front of the deepest prompt's next token; 0 where nobody reads a prompt. */
+/** Cells in front of the deepest prompt's next token; 0 if no task reads a prompt. */
 function deepest(tasks: readonly Task[]): number {
   return Math.max(0, ...tasks.filter((task) => !task.decoding).map((task) => task.filledLength));
 }

@@ -1,40 +1,41 @@
-// Prompt lookup for one answer (Saxena 2023, prompt lookup decoding): what followed the last tokens when they stood in
-// the text before is proposed to come again, and as much of it as pays. Whether a proposal was right is the sampler's
-// to say (each row has the draw it would have alone, so equality is acceptance); here it is only counted. Proposals
-// are made by expected gain: acceptance by length of the match, against what rows cost.
+// Prompt lookup decoding (Saxena 2023) for one answer: the tokens that followed the last n-gram earlier in the text are
+// the draft of the next ones. The draft length maximises the expected tokens per time, from the acceptance rate by
+// match length and the cost of rows (row-costs.ts). Verification is the sampler's: each row is sampled with the draw
+// that its token has without a draft, so a draft token is accepted if it equals the sampled one.
 import { maxMatch, minMatch, NgramIndex } from "./ngram-index.ts";
 import type { RowCosts } from "./row-costs.ts";
 
-/** Rows of proposals in one step; beyond it a row costs what it gains on the machines measured (bench/README.md). */
+/** Draft tokens in one step; further rows cost what they gain on the machines measured (bench/README.md). */
 export const maxDraftTokens = 16;
-/** A step must be expected to gain so much; less is lost in what the estimate does not know. */
+/** Expected speedup that a step with a draft must have; the estimate's own error is of this size. */
 const minGain = 1.05;
-/** Questions without a proposal between two probes of a kind of match that does not pay. */
-const maxRest = 64;
-/** Older evidence counts so much at each new one. */
-const memory = 0.85;
+/** Largest number of queries without a draft between two probes of a match length that does not pay. */
+const maxBackoff = 64;
+/** Factor by which the weight of earlier observations falls at each new one. */
+const decay = 0.85;
 
-/** How proposals fare whose match has one length. */
-interface Experience {
+/** Acceptance of drafts of one match length. */
+interface Acceptance {
+  /** Decayed counts of draft tokens. */
   accepted: number;
   tested: number;
-  /** Questions to let pass, and how many it will be next time. */
-  rest: number;
-  restNext: number;
+  /** Queries to skip before the next probe, and how many it will be after that. */
+  skip: number;
+  nextSkip: number;
 }
 
 export class PromptLookup {
   readonly #text = new NgramIndex();
-  /** By length of match. Longer ones are trusted more to begin with. */
-  readonly #experience: Experience[] = Array.from({ length: maxMatch - minMatch + 1 }, (_, place) => ({
-    accepted: 0.25 + 0.1 * place,
+  /** By match length, from minMatch on. The prior acceptance grows with the length. */
+  readonly #acceptance: Acceptance[] = Array.from({ length: maxMatch - minMatch + 1 }, (_, index) => ({
+    accepted: 0.25 + 0.1 * index,
     tested: 1,
-    rest: 0,
-    restNext: 1,
+    skip: 0,
+    nextSkip: 1,
   }));
   #match = minMatch;
 
-  /** `tokens`: everything up to the token that is computed next. */
+  /** `tokens`: the whole text up to and including the token that the next step computes. */
   constructor(tokens: Int32Array) {
     for (const token of tokens) this.#text.push(token);
   }
@@ -43,44 +44,44 @@ export class PromptLookup {
     this.#text.push(token);
   }
 
-  /** At most `room` proposals for a step that computes `rows` rows without them. Often none. */
-  draft(room: number, rows: number, costs: RowCosts): Int32Array {
-    const found = this.#text.find(Math.min(room, maxDraftTokens));
+  /** At most `limit` draft tokens for a step that computes `rows` rows without them. Often none. */
+  draft(limit: number, rows: number, costs: RowCosts): Int32Array {
+    const found = this.#text.find(Math.min(limit, maxDraftTokens));
     if (!found) return none;
     this.#match = found.match;
-    const experience = this.#experience[found.match - minMatch]!;
-    const count = bestCount(experience.accepted / experience.tested, found.tokens.length, rows, costs);
+    const acceptance = this.#acceptance[found.match - minMatch]!;
+    const count = bestCount(acceptance.accepted / acceptance.tested, found.tokens.length, rows, costs);
     if (count > 0) return found.tokens.subarray(0, count);
-    if (experience.rest-- > 0) return none;
-    experience.rest = experience.restNext;
-    experience.restNext = Math.min(2 * experience.restNext, maxRest);
+    if (acceptance.skip-- > 0) return none;
+    acceptance.skip = acceptance.nextSkip;
+    acceptance.nextSkip = Math.min(2 * acceptance.nextSkip, maxBackoff);
     return found.tokens.subarray(0, 1);
   }
 
-  /** Of the last proposals, `proposed` were computed and `accepted` were right. */
-  learn(proposed: number, accepted: number): void {
-    if (proposed === 0) return;
-    const experience = this.#experience[this.#match - minMatch]!;
-    // What stands behind the first wrong one was not put to the test.
-    experience.accepted = experience.accepted * memory + accepted;
-    experience.tested = experience.tested * memory + Math.min(accepted + 1, proposed);
-    if (accepted > 0) experience.restNext = 1;
+  /** Of the last draft `drafted` tokens were computed and `accepted` were accepted. */
+  learn(drafted: number, accepted: number): void {
+    if (drafted === 0) return;
+    const acceptance = this.#acceptance[this.#match - minMatch]!;
+    // Tokens behind the first rejected one were not tested.
+    acceptance.accepted = acceptance.accepted * decay + accepted;
+    acceptance.tested = acceptance.tested * decay + Math.min(accepted + 1, drafted);
+    if (accepted > 0) acceptance.nextSkip = 1;
   }
 }
 
 const none = new Int32Array(0);
 
-/** Where tokens per time are most, each proposal being right with probability `right` if those before it were. */
-function bestCount(right: number, room: number, rows: number, costs: RowCosts): number {
+/** Draft length of most tokens per time; `rate`: probability that a token is accepted if those before it were. */
+function bestCount(rate: number, limit: number, rows: number, costs: RowCosts): number {
   let best = 0;
-  let bestRate = rows * minGain;
+  let bestSpeed = rows * minGain;
   let expected = rows;
-  for (let count = 1, all = right; count <= room; count++, all *= right) {
+  for (let count = 1, all = rate; count <= limit; count++, all *= rate) {
     expected += all;
-    const rate = expected / costs.ratio(count);
-    if (rate > bestRate) {
+    const speed = expected / costs.ratio(count);
+    if (speed > bestSpeed) {
       best = count;
-      bestRate = rate;
+      bestSpeed = speed;
     }
   }
   return best;

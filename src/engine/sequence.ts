@@ -1,5 +1,5 @@
-// A handle on one native sequence. Calls that change cells wait for the end of the running step, in the order
-// they were made; what a caller reads in between is what it will find then.
+// A handle on one native sequence. Calls that change cells are applied after the running step, in call order; reads in
+// between already return the state after them.
 import { pocketError } from "../errors.ts";
 import type { SequenceId } from "./addon.ts";
 import type { Engine } from "./engine.ts";
@@ -9,34 +9,34 @@ import type { Task } from "./task.ts";
 export class Sequence implements SequencePort {
   #id: SequenceId | undefined;
   #length: number;
-  /** The job under way, if any; kept by the engine. */
+  /** The running job, if any; set by the engine. */
   task: Task | undefined;
-  /** Why it cannot be used: a change that was put off to the end of a step failed then. */
+  /** Set when a change that was deferred to the end of a step failed: the sequence cannot be used any more. */
   fault: Error | undefined;
   released = false;
 
   constructor(
     private readonly engine: Engine,
     length: number,
-    /** Until it is bound; from then on the native side knows. */
-    private readonly exactLengthExpected: number,
+    /** Exact length until the native sequence exists, in cells. */
+    private readonly initialExactLength: number,
   ) {
     this.#length = length;
   }
 
   get id(): SequenceId {
-    if (this.#id === undefined) throw pocketError("BAD_ARGUMENT", "A sequence was used before it was made.");
+    if (this.#id === undefined) throw pocketError("BAD_ARGUMENT", "The sequence does not exist yet.");
     return this.#id;
   }
 
   get length(): number {
-    // The edit of background work that has not begun is not there yet, also for whoever forks or saves now.
+    // The edit of a background job is applied at its first step: before that, forks and saves must not see it.
     if (this.task?.background && !this.task.spliced) return this.#length;
     return this.task?.filledLength ?? this.#length;
   }
 
   get exactLength(): number {
-    const exact = this.#readable ? this.engine.exactLength(this) : this.exactLengthExpected;
+    const exact = this.#readable ? this.engine.exactLength(this) : this.initialExactLength;
     return Math.min(exact, this.length);
   }
 
@@ -60,7 +60,7 @@ export class Sequence implements SequencePort {
 
   adopt(from: SequencePort, start: number, end: number): void {
     if (!(from instanceof Sequence))
-      throw pocketError("BAD_ARGUMENT", "Cells can only be adopted inside one engine.");
+      throw pocketError("BAD_ARGUMENT", "Cells can only be adopted within one engine.");
     this.engine.adopt(this, from, start, end);
   }
 
@@ -74,7 +74,7 @@ export class Sequence implements SequencePort {
     this.engine.release(this);
   }
 
-  /** For the engine: the native side now has this sequence. */
+  /** Called by the engine when the native sequence exists. */
   bind(id: SequenceId): void {
     this.#id = id;
   }
@@ -83,7 +83,7 @@ export class Sequence implements SequencePort {
     return this.#id !== undefined;
   }
 
-  /** For the engine: filled cells after an edit or a job. */
+  /** Called by the engine after an edit or a job with the number of filled cells. */
   record(length: number): void {
     this.#length = length;
   }

@@ -1,7 +1,7 @@
-// How many tokens the next step may compute. Alone, a prompt is read in steps as large as allowed; while
-// somebody streams, a step must end within the gap that a reader still takes for fluent. What a prompt token
-// costs is learnt from the last steps, since it grows with the depth of the prompt and differs between
-// machines. Pure arithmetic on counts and milliseconds; it reads no clock.
+// Token budget of the next step. While no answer streams, a prompt is read in steps of `stepTokens`; while one streams,
+// a step must end within the target gap between two of its tokens. The cost of a prompt token is learnt from the last
+// steps, since it grows with the depth of the prompt and differs between machines. Pure arithmetic on counts and
+// milliseconds; it reads no clock.
 import { minPromptTokens } from "./scheduler.ts";
 
 export interface StepCost {
@@ -12,54 +12,54 @@ export interface StepCost {
   readonly ms: number;
 }
 
-/** Before anything is known: small enough for a slow machine, and known better one step later. */
-const firstGuess = 32;
-/** A step that was dearer than thought counts at once, a cheaper one by and by: the gap is a bound. */
+/** Prompt tokens of a step before a cost is known: few enough for a slow machine. */
+const initialTokens = 32;
+/** Weight of an observation above and below the average: the gap is an upper bound, so a rise counts at once. */
 const weightUp = 0.7;
 const weightDown = 0.2;
 
 export class StepBudget {
   #msPerPromptToken: number | undefined;
-  /** Where that was learnt. */
+  /** Depth in cells up to which that cost was observed. */
   #depth = 0;
   /** Of a step without prompt tokens. */
-  #msOfDecodes = 0;
+  #decodeMs = 0;
 
   constructor(
-    /** Tokens of a step that no stream waits for. */
+    /** Tokens of a step while no answer streams. */
     private readonly stepTokens: number,
-    /** Target for the time between two tokens of a stream. */
+    /** Target for the time between two tokens of a stream, in milliseconds. */
     private readonly gapMs: number,
   ) {}
 
   /** Tokens for the next step, decodes included; `depth` is that of the deepest prompt in it, in cells. */
   budget(decodes: number, depth: number): number {
     if (decodes === 0) return this.stepTokens;
-    const known = this.#knownAt(depth);
-    if (known === undefined) return Math.min(this.stepTokens, firstGuess + decodes);
-    const fitting = Math.floor((this.gapMs - this.#msOfDecodes) / known);
+    const cost = this.#costAt(depth);
+    if (cost === undefined) return Math.min(this.stepTokens, initialTokens + decodes);
+    const fitting = Math.floor((this.gapMs - this.#decodeMs) / cost);
     return Math.min(this.stepTokens, decodes + Math.max(fitting, minPromptTokens));
   }
 
   observe({ promptTokens, decodeTokens, depth, ms }: StepCost): void {
     if (promptTokens === 0) {
-      this.#msOfDecodes = blend(this.#msOfDecodes, ms);
+      this.#decodeMs = average(this.#decodeMs, ms);
       return;
     }
-    // A few prompt tokens say little: what the step costs without any would be put down to them.
+    // With few prompt tokens the fixed cost of the step would be counted as theirs.
     if (promptTokens < minPromptTokens) return;
-    const forPrompt = Math.max(ms - (decodeTokens > 0 ? this.#msOfDecodes : 0), ms / 2);
-    this.#msPerPromptToken = blend(this.#knownAt(depth), forPrompt / promptTokens);
+    const promptMs = Math.max(ms - (decodeTokens > 0 ? this.#decodeMs : 0), ms / 2);
+    this.#msPerPromptToken = average(this.#costAt(depth), promptMs / promptTokens);
     this.#depth = Math.max(depth, this.#depth + (depth - this.#depth) * weightDown);
   }
 
-  /** A token far deeper than those that were seen costs several times as much: nothing is known of it. */
-  #knownAt(depth: number): number | undefined {
+  /** Milliseconds per prompt token. Undefined far deeper than observed, where the cost is several times as high. */
+  #costAt(depth: number): number | undefined {
     return depth > 2 * this.#depth + this.stepTokens ? undefined : this.#msPerPromptToken;
   }
 }
 
-function blend(known: number | undefined, seen: number): number {
-  if (known === undefined) return seen;
-  return known + (seen - known) * (seen > known ? weightUp : weightDown);
+function average(known: number | undefined, observed: number): number {
+  if (known === undefined) return observed;
+  return known + (observed - known) * (observed > known ? weightUp : weightDown);
 }

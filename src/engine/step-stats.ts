@@ -1,5 +1,5 @@
-// What the engine counts: tokens computed by kind, steps, answers put off. It adds up and reports each step to
-// an observer, who makes gauges and histograms of it; it decides nothing.
+// Counters of the engine: tokens computed by kind, failed steps, preemptions, files. Each finished step is reported
+// to an observer, which makes gauges and histograms of it.
 import type { StepOutcome } from "./addon.ts";
 import type { Task } from "./task.ts";
 
@@ -10,10 +10,10 @@ export interface StepReport {
   readonly promptTokens: number;
   readonly decodeTokens: number;
   readonly backgroundTokens: number;
-  /** Rows of proposals beside `decodeTokens`, and how many of them were right. */
+  /** Draft rows, which `decodeTokens` does not include, and how many of them were accepted. */
   readonly draftTokens: number;
   readonly acceptedTokens: number;
-  /** From the call to its answer, on the JavaScript thread's clock. */
+  /** From the native call to its result, on the clock of the JavaScript thread. */
   readonly ms: number;
 }
 
@@ -24,12 +24,13 @@ export interface Counts {
   draftTokens: number;
   acceptedTokens: number;
   stepsFailed: number;
-  /** Times an answer had to wait for a page. */
+  /** Times a request had to wait for a page. A request that is recomputed counts its tokens in `promptTokens` again. */
   preemptions: number;
   saves: number;
   loads: number;
 }
 
+/** A task and the number of its pending tokens that the step computes. */
 export interface ScheduledTask {
   readonly task: Task;
   readonly count: number;
@@ -50,7 +51,7 @@ export class StepStats {
 
   constructor(private readonly observe: (report: StepReport) => void) {}
 
-  /** Before the tasks advance: what they were decides what their tokens are. */
+  /** Call before the tasks advance: the state of a task says of which kind its tokens are. */
   report(work: readonly ScheduledTask[], outcomes: readonly StepOutcome[], ms: number): StepReport {
     const kinds = {
       promptTokens: 0,

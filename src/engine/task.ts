@@ -1,6 +1,6 @@
-// One job under way: which of its tokens still lack keys, where they stand, and what the next step needs of
-// it. Bookkeeping in plain numbers; it never calls the runner. An answer whose next token found no page is
-// parked; one that gave its cells up as well knows all its tokens and is read again from the start.
+// One running job: which of its tokens still lack keys, where their cells are, and what the next step computes of it.
+// Bookkeeping in plain numbers; it never calls the runner. A task whose next token found no page is preempted; one
+// whose cells were released as well holds all its tokens and is recomputed from the start (see allocation.ts).
 import type { CellSplice, SampledToken, StepEntry, StepOutcome } from "./addon.ts";
 import type { Generated, Job } from "./job.ts";
 import { PromptLookup } from "./prompt-lookup.ts";
@@ -16,28 +16,30 @@ interface Gap {
 }
 
 export class Task implements Demand {
-  /** The edit that opens the cells of the pending tokens, to be applied by the engine. */
-  cells: readonly CellSplice[];
+  /** The edit that opens the cells of the pending tokens; the loop applies it. */
+  readonly cells: readonly CellSplice[];
   #gaps: readonly Gap[];
+  /** Tokens of the gaps, front to back; the first `#filled` of them are computed. */
   #fill: Int32Array;
   #filled = 0;
   #length: number;
   #generated = 0;
   readonly #promptLength: number;
   /** The token sampled last, while it has no cell. */
-  #owed: number | undefined;
+  #pendingSample: number | undefined;
   #lookup: PromptLookup | undefined;
-  #proposals: Int32Array = noTokens;
+  #draft: Int32Array = noTokens;
+  #abort: (() => void) | undefined;
   decoding = false;
   servedAt = 0;
   /** The edit is applied. */
   spliced = false;
-  /** Its claim was refused at least once. */
+  /** An allocation was refused since the last one that succeeded. */
   waiting = false;
-  /** Set when the reader left or the signal fired: the engine drops the task between two steps. */
+  /** Set when the consumer left or the signal fired: the loop ends the task between two steps. */
   dropped: Error | undefined;
 
-  /** `length` is the sequence's before the edit. */
+  /** `length` is that of the sequence before the edit, in cells. */
   constructor(
     readonly sequence: Sequence,
     readonly job: Job,
@@ -57,13 +59,11 @@ export class Task implements Demand {
     this.#fill = concatenate(job.splices.map((splice) => splice.tokens));
   }
 
-  #abort: (() => void) | undefined;
-
-  /** Calls `leave` when the job's signal fires, at once if it has fired. */
-  watch(leave: () => void): void {
-    this.#abort = leave;
-    if (this.job.signal?.aborted) leave();
-    else this.job.signal?.addEventListener("abort", leave, { once: true });
+  /** Calls `abort` when the job's signal fires, at once if it has fired. */
+  watch(abort: () => void): void {
+    this.#abort = abort;
+    if (this.job.signal?.aborted) abort();
+    else this.job.signal?.addEventListener("abort", abort, { once: true });
   }
 
   unwatch(): void {
@@ -80,12 +80,12 @@ export class Task implements Demand {
 
   /** Waits for a page, with its cells or without. */
   get preempted(): boolean {
-    return this.#owed !== undefined || (this.#generated > 0 && !this.spliced);
+    return this.#pendingSample !== undefined || (this.#generated > 0 && !this.spliced);
   }
 
-  /** Parked and still in possession of its cells. */
+  /** Preempted, with its cells. */
   get holdsCells(): boolean {
-    return this.#owed !== undefined;
+    return this.#pendingSample !== undefined;
   }
 
   /** Cells of the sequence, gaps included. */
@@ -111,25 +111,25 @@ export class Task implements Demand {
   }
 
   get draftTokens(): number {
-    return this.#proposals.length;
+    return this.#draft.length;
   }
 
   /**
-   * Chooses what to propose in the next step, which computes `rows` rows without it. `read` gives the tokens of the
-   * filled cells; it is called once. A stop token is never proposed, and nothing that the answer is too short for: so
-   * only the last token of a step can end an answer, and what ends one never becomes a cell.
+   * Chooses the draft for the next step, which computes `rows` rows without it. `read` returns the tokens of the filled
+   * cells; it is called once. A draft has no stop token and no token beyond maxTokens: so only the last token of a step
+   * can end an answer, and that token never becomes a cell.
    */
   draft(rows: number, costs: RowCosts, read: () => Int32Array): void {
     const { lookup, constraint, maxTokens, stopTokens } = this.job;
-    this.#proposals = noTokens;
+    this.#draft = noTokens;
     if (!lookup || constraint || !this.decoding) return;
     this.#lookup ??= new PromptLookup(concatenate([read().subarray(0, this.filledLength), this.#fill]));
     const found = this.#lookup.draft(maxTokens - this.#generated - 1, rows, costs);
     const end = found.findIndex((token) => stopTokens.has(token));
-    this.#proposals = end < 0 ? found : found.subarray(0, end);
+    this.#draft = end < 0 ? found : found.subarray(0, end);
   }
 
-  /** The step's entry for the next `count` pending tokens; asks for a token when they are the last ones. */
+  /** The step entry for the next `count` pending tokens; with the last of them it asks for a sampled token. */
   entry(count: number): StepEntry {
     const tokens = this.#fill.subarray(this.#filled, this.#filled + count);
     const entry = { sequence: this.sequence.id, tokens };
@@ -145,60 +145,63 @@ export class Task implements Demand {
       logprob,
       ...(mask && { mask }),
     };
-    return { ...entry, sample, ...(this.draftTokens > 0 && { draftTokens: this.#proposals }) };
+    return { ...entry, sample, ...(this.draftTokens > 0 && { draftTokens: this.#draft }) };
   }
 
-  /** After a step that computed `count` tokens. True when the answer is complete; else a token may be owed. */
+  /**
+   * Records a step that computed `count` tokens. True when the answer is complete; otherwise the sampled token, if any,
+   * waits for its cell.
+   */
   advance(count: number, outcome: StepOutcome): boolean {
-    this.#proposals = noTokens;
+    this.#draft = noTokens;
     this.#filled += count;
     if (this.pending > 0) return false;
     if (this.job.maxTokens === 0) return true;
     const { accepted = [], drafted = 0 } = outcome;
     this.#lookup?.learn(drafted, accepted.length);
-    for (const token of accepted) this.#say({ ...generated(token), drafted: true });
+    for (const token of accepted) this.#emit({ ...generated(token), drafted: true });
     this.#length += accepted.length;
     const rejected = drafted - accepted.length;
-    this.#say({ ...generated(outcome), ...(rejected > 0 && { rejected }) });
-    this.#owed = outcome.token;
+    this.#emit({ ...generated(outcome), ...(rejected > 0 && { rejected }) });
+    this.#pendingSample = outcome.token;
     const { constraint, maxTokens, stopTokens } = this.job;
     constraint?.accept(outcome.token);
     return this.#generated >= maxTokens || stopTokens.has(outcome.token) || (constraint?.terminated ?? false);
   }
 
-  #say(item: Generated): void {
+  #emit(item: Generated): void {
     this.#generated++;
     this.#lookup?.push(item.token);
     this.answer.push(item);
   }
 
-  /** What opens the cell of the token that is owed, or all cells of a task that gave them up. */
+  /** The cells to allocate: that of the sampled token, or all cells of a task that is recomputed. */
   get nextCells(): CellSplice {
-    return this.#owed === undefined
+    return this.#pendingSample === undefined
       ? { start: 0, end: 0, count: this.#fill.length }
       : { start: this.#length, end: this.#length, count: 1 };
   }
 
-  /** The claim was met. */
+  /** `nextCells` are allocated. */
   allocated(): void {
-    if (this.#owed !== undefined) {
-      this.#fill = Int32Array.of(this.#owed);
+    if (this.#pendingSample !== undefined) {
+      this.#fill = Int32Array.of(this.#pendingSample);
       this.#filled = 0;
       this.#gaps = [{ start: this.#length, end: ++this.#length }];
-      this.#owed = undefined;
+      this.#pendingSample = undefined;
       this.decoding = true;
     }
     this.spliced = true;
     this.waiting = false;
   }
 
-  /** Its cells, which held `tokens`, are cut: what is left is to read them and the owed one again. */
+  /** Its cells, which held `tokens`, were released: computes them and the sampled token again. */
   recompute(tokens: Int32Array): void {
-    this.#fill = concatenate([tokens, Int32Array.of(this.#owed!)]);
+    this.#fill = concatenate([tokens, Int32Array.of(this.#pendingSample!)]);
     this.#filled = 0;
     this.#length = this.#fill.length;
     this.#gaps = [{ start: 0, end: this.#length }];
-    this.#owed = undefined;
+    this.#pendingSample = undefined;
     this.decoding = false;
     this.spliced = false;
   }

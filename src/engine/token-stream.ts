@@ -1,19 +1,18 @@
-// The way up for one job's tokens: the engine pushes, one consumer pulls. Not a general stream: it has one
-// reader, keeps what was pushed until it is read (an answer is at most a window long), and tells the engine
-// when the reader leaves early.
+// The generated tokens of one job: the engine pushes, one consumer pulls. Tokens are buffered until they are read (an
+// answer is at most as long as the context). A consumer that stops early cancels the job.
 import type { Generated } from "./job.ts";
 
 export class TokenStream implements AsyncGenerator<Generated, void, undefined> {
-  readonly #ready: Generated[] = [];
+  readonly #buffer: Generated[] = [];
   #ended = false;
   #failure: Error | undefined;
   #wake: (() => void) | undefined;
 
-  /** `leave` is called at most once, when the reader stops before the answer ended. */
-  constructor(private readonly leave: () => Promise<void>) {}
+  /** `cancel` is called at most once, when the consumer stops before the answer ended. */
+  constructor(private readonly cancel: () => Promise<void>) {}
 
   push(item: Generated): void {
-    this.#ready.push(item);
+    this.#buffer.push(item);
     this.#wake?.();
   }
 
@@ -25,13 +24,13 @@ export class TokenStream implements AsyncGenerator<Generated, void, undefined> {
   }
 
   async next(): Promise<IteratorResult<Generated, void>> {
-    while (this.#ready.length === 0 && !this.#ended) {
+    while (this.#buffer.length === 0 && !this.#ended) {
       await new Promise<void>((resolve) => {
         this.#wake = resolve;
       });
       this.#wake = undefined;
     }
-    const item = this.#ready.shift();
+    const item = this.#buffer.shift();
     if (item) return { done: false, value: item };
     const failure = this.#failure;
     this.#failure = undefined;
@@ -39,9 +38,9 @@ export class TokenStream implements AsyncGenerator<Generated, void, undefined> {
     return { done: true, value: undefined };
   }
 
-  /** Resolves when the engine has let go of the job, so that the sequence may be used again. */
+  /** Resolves when the job has ended, so that the sequence may be used again. */
   async return(): Promise<IteratorResult<Generated, void>> {
-    if (!this.#ended) await this.leave();
+    if (!this.#ended) await this.cancel();
     return { done: true, value: undefined };
   }
 
