@@ -7,7 +7,7 @@ import { harnessNames } from "../harness/policies/registry.ts";
 import type { RunFlags } from "./run.ts";
 
 /** What main.ts does for every verb. */
-export interface Verbs {
+export interface CommandHelpers {
   withSettings(command: Command, wanted: (setting: Setting) => boolean): Command;
   configOf(command: Command, more?: Readonly<Record<string, string>>): Config;
   examples(command: Command, lines: readonly string[]): Command;
@@ -19,7 +19,7 @@ const runKeys =
   /^(model|models\.dir|weights|threads|activations|reuse|repair|idle_repair|step_tokens|agent\.runs|cache\..*|sampling\..*)$/;
 const storeKeys = (setting: Setting) => setting.key === "agent.runs";
 
-export function agentCommands(program: Command, verbs: Verbs): void {
+export function agentCommands(program: Command, verbs: CommandHelpers): void {
   runVerb(program, verbs);
   const runs = verbs.examples(program.command("runs").helpCommand(false), [
     "pocket runs ls                                 every run, newest first",
@@ -33,7 +33,7 @@ export function agentCommands(program: Command, verbs: Verbs): void {
   storeVerbs(runs, verbs);
 }
 
-function runVerb(program: Command, verbs: Verbs): void {
+function runVerb(program: Command, verbs: CommandHelpers): void {
   const { withSettings, configOf, examples } = verbs;
   const lines = [
     'pocket run "What does src/ do?"                         in the current folder',
@@ -76,7 +76,7 @@ function runVerb(program: Command, verbs: Verbs): void {
   withSettings(command, ({ key }) => runKeys.test(key));
 }
 
-function resumeVerb(runs: Command, { withSettings, configOf }: Verbs): void {
+function resumeVerb(runs: Command, { withSettings, configOf }: CommandHelpers): void {
   withSettings(runs.command("resume"), ({ key }) => runKeys.test(key))
     .description("go on with a run; with a task, one that has its answer too")
     .argument("<id>", "see pocket runs ls")
@@ -88,7 +88,7 @@ function resumeVerb(runs: Command, { withSettings, configOf }: Verbs): void {
     });
 }
 
-function storeVerbs(runs: Command, { withSettings, configOf, print }: Verbs): void {
+function storeVerbs(runs: Command, { withSettings, configOf, print }: CommandHelpers): void {
   const json = ["--json", "as JSON"] as const;
   withSettings(runs.command("ls"), storeKeys)
     .description("list runs, newest first")

@@ -12,7 +12,7 @@ import type { Backend } from "../server/backend.ts";
 import { folderOf } from "./import.ts";
 import { openLocalModel } from "./local-model.ts";
 
-export interface AgentHouse {
+export interface AgentRuntime {
   readonly chat: Chat;
   readonly count: CountTokens;
   /** Tokens that a conversation may have here. */
@@ -34,7 +34,7 @@ export function openStore(config: Config): Store {
 }
 
 /** The model of this process. The pool has to hold a window, and beside it what the compressor's forks add. */
-export async function openLocalHouse(model: string, config: Config): Promise<AgentHouse> {
+export async function openLocalRuntime(model: string, config: Config): Promise<AgentRuntime> {
   const { backend, close } = await openLocalModel(folderOf(model, config), config);
   const context = Math.min(backend.model.context, config.number("cache.tokens"));
   return { chat: backend, count: localCount(backend), context, window: localWindow(backend, config), close };
@@ -50,7 +50,7 @@ export function localWindow(backend: Pick<Backend, "model">, config: Config): nu
 }
 
 /** A server over HTTP; a key, where it wants one, comes from OPENAI_API_KEY. */
-export async function openRemoteRuntime(model: string, baseUrl: string): Promise<AgentHouse> {
+export async function openRemoteRuntime(model: string, baseUrl: string): Promise<AgentRuntime> {
   const apiKey = process.env.OPENAI_API_KEY;
   const isPlain = !(await isOurs(baseUrl, apiKey));
   const chat = new HttpChat({ baseUrl, model, isPlain, ...(apiKey ? { apiKey } : {}) });

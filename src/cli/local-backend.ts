@@ -15,18 +15,18 @@ export interface LocalParts {
   readonly tokenizer: Tokenizer;
   readonly template: ChatTemplate;
   readonly chat: LocalChat;
-  readonly steps: Steps;
+  readonly steps: StepReports;
 }
 
 /** Who wants to hear of steps; made before the engine, which tells it. */
-export class Steps {
+export class StepReports {
   readonly #watchers: ((step: StepReport) => void)[] = [];
 
   watch(watcher: (step: StepReport) => void): void {
     this.#watchers.push(watcher);
   }
 
-  tell(step: StepReport): void {
+  report(step: StepReport): void {
     for (const watcher of this.#watchers) watcher(step);
   }
 }

@@ -12,7 +12,7 @@ import { LocalChat } from "../session/local-chat.ts";
 import { Renderer } from "../text/render.ts";
 import { ChatTemplate } from "../text/template.ts";
 import { Tokenizer } from "../text/tokenizer.ts";
-import { localBackend, Steps } from "./local-backend.ts";
+import { localBackend, StepReports } from "./local-backend.ts";
 import { packageRoot, runtimeLibrary } from "./package-root.ts";
 
 export interface LocalModel {
@@ -38,7 +38,7 @@ export async function openLocalModel(
   options: LocalModelOptions = {},
 ): Promise<LocalModel> {
   const manifest = readManifest(folder);
-  const steps = new Steps();
+  const steps = new StepReports();
   // The graph is loaded on a thread of its own; the tokenizer is read meanwhile.
   const opening = openEngine(folder, manifest, config, { ...options, steps });
   const text = Promise.resolve().then(() => readText(folder, manifest));
@@ -85,7 +85,7 @@ async function openEngine(
   folder: string,
   manifest: Manifest,
   config: Config,
-  { wrap = (runner) => runner, steps }: LocalModelOptions & { readonly steps: Steps },
+  { wrap = (runner) => runner, steps }: LocalModelOptions & { readonly steps: StepReports },
 ): Promise<Engine> {
   const root = packageRoot();
   const pageSize = config.number("cache.page_size");
@@ -116,7 +116,7 @@ async function openEngine(
   return new Engine(wrap(runner), {
     stepTokens: config.number("step_tokens"),
     gapMs: config.number("gap_ms"),
-    onStep: (step) => steps.tell(step),
+    onStep: (step) => steps.report(step),
   });
 }
 

@@ -15,7 +15,7 @@ import { ProgressPrinter } from "./progress.ts";
 export async function pull(id: string, config: Config): Promise<void> {
   const model = registeredModel(id);
   const folder = folderOf(id, config);
-  const state = stateOf(folder);
+  const state = folderState(folder);
   if (state === "outdated")
     process.stderr.write(`pocket: ${id} was imported by an earlier version; importing it again\n`);
   if (state === "here") {
@@ -35,7 +35,7 @@ export async function pull(id: string, config: Config): Promise<void> {
 }
 
 /** "here" also where the manifest is spoilt: whoever opens it says how. */
-export function stateOf(folder: string): "missing" | "outdated" | "here" {
+export function folderState(folder: string): "missing" | "outdated" | "here" {
   try {
     readManifest(folder);
   } catch (cause) {

@@ -12,7 +12,7 @@ import { beginRun, driveRun, resumeRun } from "../harness/run.ts";
 import { type RunOptions, runOptionsOf } from "../harness/run-options.ts";
 import { openMcpServers, parseMcpServer } from "../harness/tools/mcp.ts";
 import { openToolset, resultCharacters } from "../harness/tools/toolset.ts";
-import { type AgentHouse, openLocalHouse, openRemoteRuntime, openStore } from "./agent-runtime.ts";
+import { type AgentRuntime, openLocalRuntime, openRemoteRuntime, openStore } from "./agent-runtime.ts";
 import { RunView } from "./run-view.ts";
 
 export interface RunFlags {
@@ -40,22 +40,25 @@ export interface Screen {
   write(text: string): unknown;
 }
 
-export interface Place {
+export interface RunOutput {
   readonly screen: Screen;
   /** Default: the model of the order, in process or over HTTP. */
-  readonly openHouse?: (order: Pick<RunOptions, "model" | "baseUrl">, config: Config) => Promise<AgentHouse>;
+  readonly openRuntime?: (
+    order: Pick<RunOptions, "model" | "baseUrl">,
+    config: Config,
+  ) => Promise<AgentRuntime>;
 }
 
 const usualNudge = 0.6;
 
-export async function run(task: string, flags: RunFlags, config: Config, place: Place): Promise<void> {
+export async function run(task: string, flags: RunFlags, config: Config, place: RunOutput): Promise<void> {
   const model = config.text("model");
   const { baseUrl } = flags;
   const given = orderFrom(flags, config);
-  await inside({ model, ...(baseUrl && { baseUrl }) }, flags, config, place, (store, house) => {
-    const window = windowOf(flags.window, house);
+  await inside({ model, ...(baseUrl && { baseUrl }) }, flags, config, place, (store, runtime) => {
+    const window = windowOf(flags.window, runtime);
     const order = { ...given, window, task, ...(flags.id && { id: flags.id }) };
-    return beginRun(store, order, house.count);
+    return beginRun(store, order, runtime.count);
   });
 }
 
@@ -64,7 +67,7 @@ export async function resume(
   task: string | undefined,
   flags: Pick<RunFlags, "json">,
   config: Config,
-  place: Place,
+  place: RunOutput,
 ): Promise<void> {
   const store = openStore(config);
   let order: RunOptions;
@@ -75,7 +78,7 @@ export async function resume(
   } finally {
     store.close();
   }
-  await inside(order, flags, config, place, (store, house) => resumeRun(store, id, house.count, task));
+  await inside(order, flags, config, place, (store, runtime) => resumeRun(store, id, runtime.count, task));
 }
 
 /** Opens what the run needs, runs it, closes in reverse order. */
@@ -83,18 +86,18 @@ async function inside(
   order: Pick<RunOptions, "model" | "baseUrl">,
   { json = false }: Pick<RunFlags, "json">,
   config: Config,
-  { screen, openHouse = openHouseOf }: Place,
-  make: (store: Store, house: AgentHouse) => Run,
+  { screen, openRuntime = openRuntimeFor }: RunOutput,
+  make: (store: Store, runtime: AgentRuntime) => Run,
 ): Promise<void> {
   const store = openStore(config);
   try {
-    const house = await openHouse(order, config);
+    const runtime = await openRuntime(order, config);
     try {
-      const run = make(store, house);
+      const run = make(store, runtime);
       const report = readReport(store.database, run.info.id);
-      await drive(run, house, { json, screen, report });
+      await drive(run, runtime, { json, screen, report });
     } finally {
-      await house.close();
+      await runtime.close();
     }
   } finally {
     store.close();
@@ -108,7 +111,7 @@ interface Watch {
   readonly report: RunReport;
 }
 
-async function drive(run: Run, { chat }: AgentHouse, watch: Watch): Promise<void> {
+async function drive(run: Run, { chat }: AgentRuntime, watch: Watch): Promise<void> {
   const { json, screen } = watch;
   const { id } = run.info;
   const { window, workspace, corpus, mcp = [] } = runOptionsOf(run.info);
@@ -146,9 +149,9 @@ async function drive(run: Run, { chat }: AgentHouse, watch: Watch): Promise<void
   }
 }
 
-function openHouseOf({ model, baseUrl }: Pick<RunOptions, "model" | "baseUrl">, config: Config) {
+function openRuntimeFor({ model, baseUrl }: Pick<RunOptions, "model" | "baseUrl">, config: Config) {
   if (baseUrl !== undefined) return openRemoteRuntime(model, baseUrl);
-  return openLocalHouse(model, config);
+  return openLocalRuntime(model, config);
 }
 
 function orderFrom(flags: RunFlags, config: Config): Omit<RunOptions, "window"> {
@@ -189,7 +192,7 @@ function answerOf(config: Config): NonNullable<RunOptions["answer"]> {
   };
 }
 
-function windowOf(given: string | undefined, { context, window: usual }: AgentHouse): number {
+function windowOf(given: string | undefined, { context, window: usual }: AgentRuntime): number {
   if (given === undefined) return usual;
   const window = parseTokens(given);
   if (window <= context) return window;

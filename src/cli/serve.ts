@@ -9,7 +9,7 @@ import { localCount, localWindow, openStore } from "./agent-runtime.ts";
 import { folderOf } from "./import.ts";
 import { checkPort, closeOnSignal, listenError } from "./listen.ts";
 import { openLocalModel } from "./local-model.ts";
-import { pull, stateOf } from "./pull.ts";
+import { folderState, pull } from "./pull.ts";
 
 /** Resolves once it listens; the process then lives until a signal. */
 export async function serve(config: Config, options: { readonly pull: boolean }): Promise<void> {
@@ -18,7 +18,7 @@ export async function serve(config: Config, options: { readonly pull: boolean })
   const id = config.text("model");
   const folder = folderOf(id, config);
   await checkPort(host, port);
-  if (options.pull && stateOf(folder) !== "here") await pull(id, config);
+  if (options.pull && folderState(folder) !== "here") await pull(id, config);
 
   const startedAt = Date.now();
   const model = await openLocalModel(folder, config);

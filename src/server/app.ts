@@ -1,4 +1,4 @@
-// The server put together: guard, error form, queue, lifelines and one file per group of routes. It listens
+// The server put together: guard, error form, queue, aborts and one file per group of routes. It listens
 // nowhere; cli/serve.ts does that. Logs carry codes and counts, never the content of messages.
 import cors from "@fastify/cors";
 import fastify, {
@@ -11,19 +11,19 @@ import fastify, {
 import { serializerCompiler, validatorCompiler, type ZodTypeProvider } from "fastify-type-provider-zod";
 import type { Backend, ServerOptions } from "./backend.ts";
 import { Metrics } from "./metrics.ts";
-import { Lifelines } from "./middleware/abort.ts";
+import { RequestAborts } from "./middleware/abort.ts";
 import { Admission } from "./middleware/admission.ts";
 import { installGuard, isAllowedOrigin } from "./middleware/guard.ts";
 import { retryAfter } from "./middleware/retry-after.ts";
 import { installErrors } from "./openai/error-response.ts";
-import { agentRuns } from "./routes/agent-runs.ts";
-import { chatCompletions } from "./routes/chat-completions.ts";
-import { completions } from "./routes/completions.ts";
-import { health } from "./routes/health.ts";
-import { numbers } from "./routes/metrics.ts";
-import { models } from "./routes/models.ts";
-import { sessions } from "./routes/sessions.ts";
-import { tokens } from "./routes/tokenize.ts";
+import { agentRunRoutes } from "./routes/agent-runs.ts";
+import { chatCompletionsRoute } from "./routes/chat-completions.ts";
+import { completionsRoute } from "./routes/completions.ts";
+import { healthRoute } from "./routes/health.ts";
+import { metricsRoute } from "./routes/metrics.ts";
+import { modelsRoutes } from "./routes/models.ts";
+import { sessionsRoutes } from "./routes/sessions.ts";
+import { tokenizeRoutes } from "./routes/tokenize.ts";
 
 export type App = FastifyInstance<
   RawServerDefault,
@@ -34,11 +34,11 @@ export type App = FastifyInstance<
 >;
 
 /** What every route is given. */
-export interface Door {
+export interface RouteContext {
   readonly backend: Backend;
   readonly options: ServerOptions;
   readonly admission: Admission;
-  readonly lifelines: Lifelines;
+  readonly aborts: RequestAborts;
   readonly metrics: Metrics;
 }
 
@@ -68,17 +68,26 @@ export function buildServer(backend: Backend, options: ServerOptions): FastifyIn
       done(null, origin !== undefined && isAllowedOrigin(origin, options.allowedHosts)),
   });
 
-  const door: Door = {
+  const context: RouteContext = {
     backend,
     options,
     admission,
-    lifelines: new Lifelines(app),
+    aborts: new RequestAborts(app),
     metrics: new Metrics(backend, admission),
   };
   app.register(async (instance) => {
     const routes = instance.withTypeProvider<ZodTypeProvider>();
-    for (const group of [chatCompletions, completions, models, health, numbers, tokens, sessions, agentRuns])
-      group(routes, door);
+    for (const group of [
+      chatCompletionsRoute,
+      completionsRoute,
+      modelsRoutes,
+      healthRoute,
+      metricsRoute,
+      tokenizeRoutes,
+      sessionsRoutes,
+      agentRunRoutes,
+    ])
+      group(routes, context);
   });
   return app;
 }

@@ -1,4 +1,4 @@
-// What the server needs from the house behind it, and what it is told at the start. cli/serve.ts fills
+// What the server needs from the stack behind it, and what it is told at the start. cli/serve.ts fills
 // both in with the real session and engine; tests fill them in with a scripted fake. No engine type and no
 // configuration key appears here.
 import type { Chat, ChatEvent, CompletionRequest, Message, Tool } from "../chat/chat.ts";

@@ -32,7 +32,7 @@ const screen = {
 };
 const scripted = (script: Script) => ({
   screen,
-  openHouse: async () => ({
+  openRuntime: async () => ({
     chat: new ScriptedChat(script),
     count,
     context: 100_000,
@@ -171,7 +171,7 @@ test("runs on a server of ours over HTTP, compaction and all", async () => {
   const server = await startTinyServer();
   try {
     const baseUrl = `http://127.0.0.1:${server.port}/v1`;
-    const place = { screen, openHouse: () => openRemoteRuntime("tiny", baseUrl) };
+    const place = { screen, openRuntime: () => openRemoteRuntime("tiny", baseUrl) };
     // Its name is that of the tiny model's folder. The random model never answers to the point: it babbles to the end of its turns.
     await run("Say something.", flags({ baseUrl, window: "2k", maxTurns: "2", json: true }), config, place);
     const events = shown

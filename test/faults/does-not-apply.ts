@@ -1,4 +1,4 @@
-// For faults that this house cannot have: the line says why, is printed, and is listed like a test. When the
+// For faults that this stack cannot have: the line says why, is printed, and is listed like a test. When the
 // reason stops being true, the line has to become a test.
 import { test } from "vitest";
 

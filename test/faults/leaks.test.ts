@@ -3,14 +3,14 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { Runner, StepEntry } from "../../src/engine/addon.ts";
 import { PocketError, pocketError } from "../../src/errors.ts";
-import { eventsOf, ids, openHouse, type TinyHouse, turns, until } from "../support/tiny-stack.ts";
+import { eventsOf, ids, openTinyStack, type TinyStack, turns, until } from "../support/tiny-stack.ts";
 
 const context = 512;
 /** Called around every step; may throw. */
 let before: (entries: readonly StepEntry[]) => void = () => {};
 let after: () => void = () => {};
 let steps = 0;
-let house: TinyHouse;
+let stack: TinyStack;
 
 beforeEach(async () => {
   before = after = () => {};
@@ -30,14 +30,18 @@ beforeEach(async () => {
         return typeof value === "function" ? value.bind(target) : value;
       },
     });
-  house = await openHouse({ model: { context }, flags: { "cache.tokens": "1024", step_tokens: "64" }, wrap });
+  stack = await openTinyStack({
+    model: { context },
+    flags: { "cache.tokens": "1024", step_tokens: "64" },
+    wrap,
+  });
 });
 afterEach(async () => {
-  await house.release();
-  const { pages, pagesFree, pagesUsed, cells } = house.runner.stats();
+  await stack.release();
+  const { pages, pagesFree, pagesUsed, cells } = stack.runner.stats();
   expect({ pagesFree, pagesUsed, cells }).toEqual({ pagesFree: pages, pagesUsed: 0, cells: 0 });
-  house.runner.check();
-  await house.close();
+  stack.runner.check();
+  await stack.close();
 });
 
 test("fault 38: a client that leaves at any of twelve points leaves no page behind", async () => {
@@ -49,7 +53,7 @@ test("fault 38: a client that leaves at any of twelve points leaves no page behi
       // Points 0 to 3: before a step computes; 4 to 7: after it, before anybody knows; 8 to 11: at an event.
       before = () => (point < 4 && steps === point + 1 ? leave() : undefined);
       after = () => (point >= 4 && point < 8 && steps === point - 3 ? leave() : undefined);
-      const events = eventsOf(house.backend, ids(150, point), { maxTokens: 6, signal, session: `s${round}` });
+      const events = eventsOf(stack.backend, ids(150, point), { maxTokens: 6, signal, session: `s${round}` });
       if (point === 8) leave();
       let seen = 0;
       const reading = (async () => {
@@ -60,9 +64,9 @@ test("fault 38: a client that leaves at any of twelve points leaves no page behi
         }
       })();
       await reading.catch((cause: PocketError) => expect([point, cause.code]).toEqual([point, "CANCELLED"]));
-      house.runner.check();
+      stack.runner.check();
     }
-  expect(house.backend.sessions().some(({ busy }) => busy)).toBe(false);
+  expect(stack.backend.sessions().some(({ busy }) => busy)).toBe(false);
 });
 
 function lifeline(): { readonly signal: AbortSignal; readonly leave: () => void } {
@@ -72,21 +76,21 @@ function lifeline(): { readonly signal: AbortSignal; readonly leave: () => void 
 
 test("fault 39: a hundred prompts that are too long cost no page and no step", async () => {
   for (let attempt = 0; attempt < 100; attempt++) {
-    const asked = house.ask(ids(context + 1 + attempt, attempt), { session: `long-${attempt % 3}` });
+    const asked = stack.ask(ids(context + 1 + attempt, attempt), { session: `long-${attempt % 3}` });
     await expect(asked).rejects.toMatchObject({ code: "CONTEXT_LENGTH_EXCEEDED", status: 400 });
   }
   expect(steps).toBe(0);
-  expect(house.runner.stats().pagesUsed).toBe(0);
+  expect(stack.runner.stats().pagesUsed).toBe(0);
 });
 
 test("fault 40: two releases are one, and a failed allocation gives back what it took", async () => {
-  await house.ask(ids(100), { session: "s" });
-  house.backend.deleteSession("s");
-  expect(() => house.backend.deleteSession("s")).toThrow(
+  await stack.ask(ids(100), { session: "s" });
+  stack.backend.deleteSession("s");
+  expect(() => stack.backend.deleteSession("s")).toThrow(
     expect.objectContaining({ code: "SESSION_NOT_FOUND" }),
   );
-  await until(() => house.runner.stats().sequences === 0);
-  const { runner } = house;
+  await until(() => stack.runner.stats().sequences === 0);
+  const { runner } = stack;
   const id = runner.newSequence();
   const free = runner.stats().pagesFree;
   expect(() => runner.splice(id, [{ start: 0, end: 0, count: 1025 }])).toThrow(PocketError);
@@ -98,27 +102,27 @@ test("fault 40: two releases are one, and a failed allocation gives back what it
 });
 
 test("fault 41: prompts of context - 1 and context tokens end, and one more is refused", async () => {
-  const fits = await house.ask(ids(context - 1), { session: "s", maxTokens: 50 });
+  const fits = await stack.ask(ids(context - 1), { session: "s", maxTokens: 50 });
   expect([fits.completionTokens, fits.finish]).toEqual([1, "length"]);
   const none = { code: "CONTEXT_LENGTH_EXCEEDED" };
-  await expect(house.ask(ids(context), { session: "s" })).rejects.toMatchObject(none);
-  await expect(house.ask(ids(context + 1), { session: "s" })).rejects.toMatchObject(none);
+  await expect(stack.ask(ids(context), { session: "s" })).rejects.toMatchObject(none);
+  await expect(stack.ask(ids(context + 1), { session: "s" })).rejects.toMatchObject(none);
 });
 
 test("fault 41: an edit that makes a prompt too long is refused and the session is as before", async () => {
   const short = ids(300, 1);
-  await house.ask(short, { session: "s", maxTokens: 1 });
+  await stack.ask(short, { session: "s", maxTokens: 1 });
   const longer = [...short.slice(0, 100), ...ids(300, 2), ...short.slice(100)];
-  await expect(house.ask(longer, { session: "s" })).rejects.toMatchObject({
+  await expect(stack.ask(longer, { session: "s" })).rejects.toMatchObject({
     code: "CONTEXT_LENGTH_EXCEEDED",
   });
-  const { cacheUsage } = await house.ask([...short, 1, 2, 3], { session: "s", maxTokens: 1 });
+  const { cacheUsage } = await stack.ask([...short, 1, 2, 3], { session: "s", maxTokens: 1 });
   expect(cacheUsage.kept).toBe(300);
 });
 
 test("fault 41: hundreds of requests on end at the brim of the window all end", async () => {
   for (let turn = 0; turn < 200; turn++) {
-    const { promptTokens, completionTokens } = await house.ask(ids(context - 1 - (turn % 3), 5), {
+    const { promptTokens, completionTokens } = await stack.ask(ids(context - 1 - (turn % 3), 5), {
       session: "brim",
       maxTokens: 3,
     });
@@ -129,14 +133,14 @@ test("fault 41: hundreds of requests on end at the brim of the window all end", 
 test("fault 42: one that overflows the window or the pool fails alone", async () => {
   const others = [1, 2, 3].map((salt) => ids(100, salt));
   const alone = [];
-  for (const prompt of others) alone.push((await house.cold(prompt, { maxTokens: 30 })).text);
+  for (const prompt of others) alone.push((await stack.cold(prompt, { maxTokens: 30 })).text);
   const running = others.map((prompt, place) =>
-    house.ask(prompt, { maxTokens: 30, session: `n${place}`, reuse: "none" }),
+    stack.ask(prompt, { maxTokens: 30, session: `n${place}`, reuse: "none" }),
   );
-  await until(() => Number(house.backend.health().engine.running) > 0);
-  const over = house.ask(ids(context + 5, 9));
+  await until(() => Number(stack.backend.health().engine.running) > 0);
+  const over = stack.ask(ids(context + 5, 9));
   await expect(over).rejects.toMatchObject({ code: "CONTEXT_LENGTH_EXCEEDED" });
-  const runsOn = await house.ask(ids(context - 20, 9), { session: "a", maxTokens: 500 });
+  const runsOn = await stack.ask(ids(context - 20, 9), { session: "a", maxTokens: 500 });
   expect(runsOn.promptTokens + runsOn.completionTokens).toBeLessThanOrEqual(context);
   expect((await Promise.all(running)).map(({ text }) => text)).toEqual(alone);
 });
@@ -144,13 +148,13 @@ test("fault 42: one that overflows the window or the pool fails alone", async ()
 test("fault 42: a new conversation is served after one has filled the pool", async () => {
   const pool = 1024 / 512;
   for (let filler = 0; filler < pool; filler++)
-    await house.ask(ids(500, filler), { session: `f${filler}`, maxTokens: 1 });
-  const { text } = await house.ask(ids(400, 77), { session: "new" });
-  expect(text).toBe((await house.cold(ids(400, 77))).text);
+    await stack.ask(ids(500, filler), { session: `f${filler}`, maxTokens: 1 });
+  const { text } = await stack.ask(ids(400, 77), { session: "new" });
+  expect(text).toBe((await stack.cold(ids(400, 77))).text);
 });
 
 test("fault 43: every bad call to the native side is an error with a code, and the process goes on", () => {
-  const { runner } = house;
+  const { runner } = stack;
   const id = runner.newSequence();
   runner.splice(id, [{ start: 0, end: 0, count: 10 }]);
   const bad: readonly (() => unknown)[] = [
@@ -184,7 +188,7 @@ test("fault 43: every bad call to the native side is an error with a code, and t
 });
 
 test("fault 43: a bad step is rejected with a code, and the next good one is computed", async () => {
-  const { runner } = house;
+  const { runner } = stack;
   const id = runner.newSequence();
   runner.splice(id, [{ start: 0, end: 0, count: 4 }]);
   const entries: readonly StepEntry[][] = [
@@ -203,21 +207,21 @@ test("fault 43: a bad step is rejected with a code, and the next good one is com
 });
 
 test("fault 46: a short prompt is answered within two steps while long ones are read and others stream", async () => {
-  const streams = [1, 2].map((salt) => house.ask(ids(20, salt), { session: `d${salt}`, maxTokens: 60 }));
-  const reading = [3, 4].map((salt) => house.ask(ids(300, salt), { session: `p${salt}`, maxTokens: 1 }));
+  const streams = [1, 2].map((salt) => stack.ask(ids(20, salt), { session: `d${salt}`, maxTokens: 60 }));
+  const reading = [3, 4].map((salt) => stack.ask(ids(300, salt), { session: `p${salt}`, maxTokens: 1 }));
   await until(() => steps > 0);
   const since = steps;
-  await house.ask(ids(20, 8), { session: "short", maxTokens: 1 });
+  await stack.ask(ids(20, 8), { session: "short", maxTokens: 1 });
   // The step under way when it came, the one that reads it, and one for the way back.
   expect(steps - since).toBeLessThanOrEqual(3);
   await Promise.all([...streams, ...reading]);
 });
 
 test("fault 46: an answer that streams gets a token in every step, however many prompts wait", async () => {
-  const stream = house.ask(turns(1, "stream"), { session: "d", maxTokens: 40 });
+  const stream = stack.ask(turns(1, "stream"), { session: "d", maxTokens: 40 });
   await until(() => steps > 0);
   const since = steps;
-  const prompts = [1, 2, 3].map((salt) => house.ask(ids(150, salt), { session: `p${salt}`, maxTokens: 1 }));
+  const prompts = [1, 2, 3].map((salt) => stack.ask(ids(150, salt), { session: `p${salt}`, maxTokens: 1 }));
   const { completionTokens } = await stream;
   const passed = steps - since;
   await Promise.all(prompts);

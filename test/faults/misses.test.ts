@@ -1,17 +1,17 @@
 // Section D of the catalogue: reuse that silently does not happen. Counts of tokens, never prose.
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Message } from "../../src/chat/chat.ts";
-import { assistant, ids, openHouse, system, type TinyHouse, turns, user } from "../support/tiny-stack.ts";
+import { assistant, ids, openTinyStack, system, type TinyStack, turns, user } from "../support/tiny-stack.ts";
 
-let house: TinyHouse;
+let stack: TinyStack;
 beforeAll(async () => {
-  house = await openHouse();
+  stack = await openTinyStack();
 });
-afterAll(() => house?.close());
+afterAll(() => stack?.close());
 
 /** The longest stretch of tokens that a template puts around a message. */
 const around = 24;
-const lengthOf = (messages: readonly Message[]) => house.backend.applyTemplate(messages).tokens.length;
+const lengthOf = (messages: readonly Message[]) => stack.backend.applyTemplate(messages).tokens.length;
 
 test("fault 47: thinking that a client strips from its history is cut out, and what follows it stays", async () => {
   const thought = (turn: number) => `<think>${"step by step ".repeat(6)}${turn}</think>`;
@@ -19,9 +19,9 @@ test("fault 47: thinking that a client strips from its history is cut out, and w
     turns(9, "think").map((message, turn) =>
       message.role === "assistant" && thinking ? assistant(`${thought(turn)}${message.content}`) : message,
     );
-  await house.ask([system("Think."), ...history(true)], { session: "s", maxTokens: 1 });
+  await stack.ask([system("Think."), ...history(true)], { session: "s", maxTokens: 1 });
   const nudge = [...history(false), assistant("Yes."), user("Go on.")];
-  const { cacheUsage, promptTokens } = await house.ask([system("Think."), ...nudge], {
+  const { cacheUsage, promptTokens } = await stack.ask([system("Think."), ...nudge], {
     session: "s",
     maxTokens: 1,
   });
@@ -33,44 +33,44 @@ test("fault 48: what the model said comes back as the ids it was said with, what
   for (let attempt = 0; attempt < 30; attempt++) {
     const session = `said-${attempt}`;
     const first = [user(`Say ${attempt}`)];
-    const said = await house.ask(first, { session, temperature: 1.5, seed: attempt, maxTokens: 24 });
+    const said = await stack.ask(first, { session, temperature: 1.5, seed: attempt, maxTokens: 24 });
     const next = [...first, assistant(said.text), user("More")];
-    const { cacheUsage } = await house.ask(next, { session, maxTokens: 1 });
+    const { cacheUsage } = await stack.ask(next, { session, maxTokens: 1 });
     // All but the token sampled last, which has no cell, and the one that ended the answer.
     const least = said.promptTokens + said.completionTokens - 2;
     expect([attempt, cacheUsage.kept >= least, cacheUsage.relocated]).toEqual([attempt, true, 0]);
-    house.backend.deleteSession(session);
+    stack.backend.deleteSession(session);
   }
 });
 
 test("fault 50: a bill says why reuse stopped, and says so differently for different reasons", async () => {
-  house.clear();
+  stack.clear();
   const messages = [system("You tell the truth."), ...turns(5, "why")];
   const bills = [];
-  bills.push((await house.ask(messages, { session: "s" })).cacheUsage);
-  bills.push((await house.ask(messages, { session: "s", reuse: "none" })).cacheUsage);
+  bills.push((await stack.ask(messages, { session: "s" })).cacheUsage);
+  bills.push((await stack.ask(messages, { session: "s", reuse: "none" })).cacheUsage);
   const edited = [messages[0]!, user("Other."), ...messages.slice(2)];
-  bills.push((await house.ask(edited, { session: "s", reuse: "prefix" })).cacheUsage);
+  bills.push((await stack.ask(edited, { session: "s", reuse: "prefix" })).cacheUsage);
   const reasons = bills.map(({ reason }) => reason);
   for (const reason of reasons) expect(reason).toMatch(/^[A-Z].{10,}\.$/);
   expect(new Set(reasons).size).toBe(3);
 });
 
 test("fault 52: the tokens reused are all that came before, at every length, with no page of lag", async () => {
-  house.clear();
+  stack.clear();
   const whole = ids(70, 52);
-  await house.ask(whole.slice(0, 1), { session: "grow", maxTokens: 1 });
+  await stack.ask(whole.slice(0, 1), { session: "grow", maxTokens: 1 });
   for (let length = 2; length <= 70; length++) {
-    const { cacheUsage } = await house.ask(whole.slice(0, length), { session: "grow", maxTokens: 1 });
+    const { cacheUsage } = await stack.ask(whole.slice(0, length), { session: "grow", maxTokens: 1 });
     expect([length, cacheUsage.kept, cacheUsage.computed]).toEqual([length, length - 1, 1]);
   }
 });
 
 test("fault 52: an unchanged history costs its new turn only, at every length", async () => {
   const history = turns(11, "lag");
-  await house.ask(history.slice(0, 1), { session: "turns", maxTokens: 1 });
+  await stack.ask(history.slice(0, 1), { session: "turns", maxTokens: 1 });
   for (let count = 3; count <= 11; count += 2) {
-    const { cacheUsage } = await house.ask(history.slice(0, count), { session: "turns", maxTokens: 1 });
+    const { cacheUsage } = await stack.ask(history.slice(0, count), { session: "turns", maxTokens: 1 });
     const grown = lengthOf(history.slice(0, count)) - lengthOf(history.slice(0, count - 2));
     expect([count, cacheUsage.computed <= grown + around]).toEqual([count, true]);
   }

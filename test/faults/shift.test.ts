@@ -7,7 +7,7 @@ import { expect, test } from "vitest";
 import { importGguf } from "../../models/import.ts";
 import { settings } from "../../src/config/settings.ts";
 import { type TinyOptions, tinyGguf } from "../support/tiny-model.ts";
-import { assistant, openHouse, turns, user } from "../support/tiny-stack.ts";
+import { assistant, openTinyStack, turns, user } from "../support/tiny-stack.ts";
 import { allPairs } from "./pairwise.ts";
 
 /** Rejects as the import of such a file does. */
@@ -58,17 +58,17 @@ test("fault 13: settings taken in pairs all start, edit and answer", async () =>
   expect(rows.length).toBeLessThan(16);
   for (const row of rows) {
     const flags = Object.fromEntries(axes.map(([key, values], place) => [key, values[row[place]!]!]));
-    const house = await openHouse({ flags: { "cache.tokens": "2048", ...flags } });
-    await house.ask(turns(5, "pair", 3), { session: "s", maxTokens: 2 });
+    const stack = await openTinyStack({ flags: { "cache.tokens": "2048", ...flags } });
+    await stack.ask(turns(5, "pair", 3), { session: "s", maxTokens: 2 });
     const edited = [user("Short."), ...turns(5, "pair", 3).slice(1)];
-    const { cacheUsage, promptTokens } = await house.ask(edited, { session: "s", maxTokens: 2 });
+    const { cacheUsage, promptTokens } = await stack.ask(edited, { session: "s", maxTokens: 2 });
     expect([flags, cacheUsage.kept + cacheUsage.relocated + cacheUsage.computed]).toEqual([
       flags,
       promptTokens,
     ]);
     expect([flags, cacheUsage.relocated > 0]).toEqual([flags, true]);
-    house.runner.check();
-    await house.close();
+    stack.runner.check();
+    await stack.close();
   }
 });
 
@@ -92,18 +92,18 @@ test("fault 15: there is no setting that keeps cells and leaves out their rotati
 
 for (const family of ["qwen2", "llama"] as const)
   test(`fault 18: a rewind to nothing, to a part and then going on equals a cold start (${family})`, async () => {
-    const house = await openHouse({ model: { family, id: `rewind-${family}` } });
+    const stack = await openTinyStack({ model: { family, id: `rewind-${family}` } });
     const whole = turns(7, "rewind");
-    await house.ask(whole, { session: "s", reuse: "prefix" });
+    await stack.ask(whole, { session: "s", reuse: "prefix" });
     for (const kept of [5, 3, 1]) {
       const back = [...whole.slice(0, kept - 1), user(`Again from ${kept}`)];
-      const rewound = await house.ask(back, { session: "s", reuse: "prefix" });
-      expect(rewound.text).toBe((await house.cold(back)).text);
+      const rewound = await stack.ask(back, { session: "s", reuse: "prefix" });
+      expect(rewound.text).toBe((await stack.cold(back)).text);
       const on = [...back, assistant(rewound.text), user("And on")];
-      const { text, cacheUsage } = await house.ask(on, { session: "s", reuse: "prefix" });
+      const { text, cacheUsage } = await stack.ask(on, { session: "s", reuse: "prefix" });
       expect(cacheUsage.kept).toBeGreaterThanOrEqual(rewound.promptTokens);
       // Spoken again word for word by the cold one: the ids are remembered for the text.
-      expect(text).toBe((await house.cold(on)).text);
+      expect(text).toBe((await stack.cold(on)).text);
     }
-    await house.close();
+    await stack.close();
   });

@@ -7,23 +7,30 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { Message } from "../../src/chat/chat.ts";
 import type { Runner } from "../../src/engine/addon.ts";
-import { type HouseOptions, openHouse, type TinyHouse, turns, until, user } from "../support/tiny-stack.ts";
+import {
+  openTinyStack,
+  type TinyStack,
+  type TinyStackOptions,
+  turns,
+  until,
+  user,
+} from "../support/tiny-stack.ts";
 
 let folder: string;
-let house: TinyHouse;
+let stack: TinyStack;
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), "pocket-tier-"));
 });
 afterEach(async () => {
-  house.runner.check();
-  await house.close();
+  stack.runner.check();
+  await stack.close();
   rmSync(folder, { recursive: true });
 });
 
 /** Room for two of the conversations below, and a folder for the others. */
-async function openTight({ flags, ...more }: HouseOptions = {}): Promise<void> {
+async function openTight({ flags, ...more }: TinyStackOptions = {}): Promise<void> {
   const tight = { "cache.tokens": "1024", "cache.dir": folder, ...flags };
-  house = await openHouse({ flags: tight, ...more });
+  stack = await openTinyStack({ flags: tight, ...more });
 }
 
 /** About 400 tokens, unlike any other. */
@@ -32,7 +39,7 @@ const further = (name: string) =>
   [...conversation(name), user(`Once more, ${name}.`)].filter((_, at) => at !== 4);
 /** Leading tokens that two conversations have in common. */
 function shared(a: readonly Message[], b: readonly Message[]): number {
-  const [one, other] = [a, b].map((messages) => house.backend.applyTemplate(messages).tokens);
+  const [one, other] = [a, b].map((messages) => stack.backend.applyTemplate(messages).tokens);
   const end = one!.findIndex((id, place) => other![place] !== id);
   return end < 0 ? one!.length : end;
 }
@@ -44,15 +51,15 @@ test("fault 21: two sessions evicted in one tick never answer with each other's 
   await openTight();
   const names = sessionsOf(6);
   const cold = new Map<string, string>();
-  for (const name of names) cold.set(name, (await house.cold(further(name))).text);
+  for (const name of names) cold.set(name, (await stack.cold(further(name))).text);
   expect(new Set(cold.values()).size).toBe(names.length);
   for (let round = 0; round < 4; round++) {
     for (let pair = 0; pair < names.length; pair += 2) {
       // Two new ones need all pages, so the two before them go at once.
       const two = names.slice(pair, pair + 2);
-      await Promise.all(two.map((name) => house.ask(conversation(name), { session: name, reuse: "prefix" })));
+      await Promise.all(two.map((name) => stack.ask(conversation(name), { session: name, reuse: "prefix" })));
       const answers = await Promise.all(
-        two.map((name) => house.ask(further(name), { session: name, reuse: "prefix" })),
+        two.map((name) => stack.ask(further(name), { session: name, reuse: "prefix" })),
       );
       for (const [place, { text, cacheUsage, promptTokens }] of answers.entries()) {
         expect([round, two[place], text]).toEqual([round, two[place], cold.get(two[place]!)]);
@@ -60,7 +67,7 @@ test("fault 21: two sessions evicted in one tick never answer with each other's 
       }
     }
   }
-  expect(house.backend.counts().evictions).toBeGreaterThan(4);
+  expect(stack.backend.counts().evictions).toBeGreaterThan(4);
 });
 
 test("fault 25: a request that comes while its session is on its way to a file waits for nothing wrong", async () => {
@@ -81,12 +88,12 @@ test("fault 25: a request that comes while its session is on its way to a file w
   await openTight({ wrap });
   const names = sessionsOf(4);
   const cold = new Map<string, string>();
-  for (const name of names) cold.set(name, (await house.cold(further(name))).text);
+  for (const name of names) cold.set(name, (await stack.cold(further(name))).text);
   for (let round = 0; round < 3; round++) {
-    for (const name of names) await house.ask(conversation(name), { session: name, reuse: "prefix" });
+    for (const name of names) await stack.ask(conversation(name), { session: name, reuse: "prefix" });
     // The first ones are being written now, or just were.
     const answers = await Promise.all(
-      names.map((name) => house.ask(further(name), { session: name, reuse: "prefix" })),
+      names.map((name) => stack.ask(further(name), { session: name, reuse: "prefix" })),
     );
     expect(answers.map(({ text }) => text)).toEqual(names.map((name) => cold.get(name)));
   }
@@ -96,13 +103,13 @@ test("fault 26: sessions that come back from files after mixed load answer as if
   await openTight();
   const names = sessionsOf(6);
   const cold = new Map<string, string>();
-  for (const name of names) cold.set(name, (await house.cold(further(name))).text);
-  for (const name of names) await house.ask(conversation(name), { session: name });
+  for (const name of names) cold.set(name, (await stack.cold(further(name))).text);
+  for (const name of names) await stack.ask(conversation(name), { session: name });
   await Promise.all(
-    Array.from({ length: 8 }, (_, n) => house.ask(turns(3, `load${n}`, 12), { maxTokens: 4 })),
+    Array.from({ length: 8 }, (_, n) => stack.ask(turns(3, `load${n}`, 12), { maxTokens: 4 })),
   );
   for (const name of names) {
-    const { text, cacheUsage } = await house.ask(further(name), { session: name, reuse: "prefix" });
+    const { text, cacheUsage } = await stack.ask(further(name), { session: name, reuse: "prefix" });
     expect([name, text]).toEqual([name, cold.get(name)]);
     // Honest about it: no more was reused than the two prompts share, and something was.
     expect(cacheUsage.kept).toBeGreaterThan(100);
@@ -114,13 +121,13 @@ test("fault 45: pages and files stay inside their budgets, and gauges say how mu
   // A session of about 400 tokens is some 200 KiB.
   await openTight({ flags: { "cache.disk": "1M" } });
   for (const name of sessionsOf(16)) {
-    await house.ask(conversation(name), { session: name, maxTokens: 2 });
-    const { pagesUsed, pagesFree, pages } = house.runner.stats();
+    await stack.ask(conversation(name), { session: name, maxTokens: 2 });
+    const { pagesUsed, pagesFree, pages } = stack.runner.stats();
     expect(pagesUsed + pagesFree).toBe(pages);
   }
-  await until(() => house.backend.counts().diskWrites > 6);
+  await until(() => stack.backend.counts().diskWrites > 6);
   await until(() => bytesIn() <= 2 ** 20);
-  const { diskBytes, diskWrites } = house.backend.counts();
+  const { diskBytes, diskWrites } = stack.backend.counts();
   expect(diskBytes).toBeLessThanOrEqual(2 ** 20);
   expect(diskBytes).toBeGreaterThan(0);
   expect(diskWrites).toBeGreaterThan(6);
@@ -129,10 +136,10 @@ test("fault 45: pages and files stay inside their budgets, and gauges say how mu
 test("fault 51: what is written to files is also read back, and both are counted", async () => {
   await openTight();
   const names = sessionsOf(5);
-  for (const name of names) await house.ask(conversation(name), { session: name, maxTokens: 2 });
-  await until(() => house.backend.counts().diskWrites >= 2);
-  const { cacheUsage } = await house.ask(further(names[0]!), { session: names[0]!, maxTokens: 2 });
-  expect(house.backend.counts().diskHits).toBe(1);
+  for (const name of names) await stack.ask(conversation(name), { session: name, maxTokens: 2 });
+  await until(() => stack.backend.counts().diskWrites >= 2);
+  const { cacheUsage } = await stack.ask(further(names[0]!), { session: names[0]!, maxTokens: 2 });
+  expect(stack.backend.counts().diskHits).toBe(1);
   expect(cacheUsage.kept).toBeGreaterThan(100);
   expect(cacheUsage.reason).toMatch(/disk|file/i);
 });

@@ -4,22 +4,22 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Message } from "../../src/chat/chat.ts";
 import type { Runner } from "../../src/engine/addon.ts";
 import { PrefixIndex } from "../../src/session/residency/prefix-index.ts";
-import { assistant, ids, openHouse, system, type TinyHouse, turns, user } from "../support/tiny-stack.ts";
+import { assistant, ids, openTinyStack, system, type TinyStack, turns, user } from "../support/tiny-stack.ts";
 import { doesNotApply } from "./does-not-apply.ts";
 
-let house: TinyHouse;
+let stack: TinyStack;
 beforeAll(async () => {
-  house = await openHouse();
+  stack = await openTinyStack();
 });
-afterAll(() => house?.close());
+afterAll(() => stack?.close());
 
 test("fault 23: two models in one process never touch each other's pages", async () => {
-  const other = await openHouse({ model: { seed: 99, id: "other" } });
+  const other = await openTinyStack({ model: { seed: 99, id: "other" } });
   const prompts = [turns(3, "both"), turns(5, "models"), turns(3, "alternate")];
   const alone = [];
-  for (const { cold } of [house, other]) for (const prompt of prompts) alone.push((await cold(prompt)).text);
+  for (const { cold } of [stack, other]) for (const prompt of prompts) alone.push((await cold(prompt)).text);
   const together = await Promise.all(
-    [house, other].flatMap(({ ask }) => prompts.map((prompt) => ask(prompt, { reuse: "prefix" }))),
+    [stack, other].flatMap(({ ask }) => prompts.map((prompt) => ask(prompt, { reuse: "prefix" }))),
   );
   expect(together.map(({ text }) => text)).toEqual(alone);
   expect(alone.slice(0, 3)).not.toEqual(alone.slice(3));
@@ -28,12 +28,12 @@ test("fault 23: two models in one process never touch each other's pages", async
 });
 
 test("fault 24: a cut leaves every layer with the same cells as the sequence", async () => {
-  house.clear();
-  const { runner } = house;
-  await house.ask(ids(200), { session: "cut", maxTokens: 1 });
-  await house.ask([...ids(200).slice(0, 40), ...ids(200).slice(120)], { session: "cut", maxTokens: 1 });
+  stack.clear();
+  const { runner } = stack;
+  await stack.ask(ids(200), { session: "cut", maxTokens: 1 });
+  await stack.ask([...ids(200).slice(0, 40), ...ids(200).slice(120)], { session: "cut", maxTokens: 1 });
   const length = 120;
-  const id = sequenceOf(house, length);
+  const id = sequenceOf(stack, length);
   const { layers, kvHeads, headDim } = runner.describe();
   const births = Array.from(runner.inspect(id).births);
   for (let layer = 0; layer < layers; layer++) {
@@ -46,7 +46,7 @@ test("fault 24: a cut leaves every layer with the same cells as the sequence", a
 });
 
 /** The sequence with so many cells; ids are small numbers. */
-function sequenceOf({ runner }: TinyHouse, length: number): number {
+function sequenceOf({ runner }: TinyStack, length: number): number {
   for (let id = 0; id < 10_000; id++) {
     try {
       if (runner.sequence(id).length === length) return id;
@@ -73,23 +73,23 @@ test("fault 29: equal words as tenant and as session name never make two convers
   const pairs = words.flatMap((tenant) => words.map((session) => ({ tenant, session: session || "empty" })));
   for (const [place, pair] of pairs.entries()) {
     const own = [...prompt, user(`number ${place}`)].filter((_, at) => at !== 5);
-    const { cacheUsage } = await house.ask(own, { ...pair, maxTokens: 1 });
+    const { cacheUsage } = await stack.ask(own, { ...pair, maxTokens: 1 });
     const before = pairs.slice(0, place).some(({ tenant }) => tenant === pair.tenant);
     // The first of a tenant finds nothing, however like the others it is.
     if (!before) expect([pair, cacheUsage.kept, cacheUsage.relocated]).toEqual([pair, 0, 0]);
   }
   for (const tenant of words) {
-    const seen = house.backend.sessions(tenant).map(({ id }) => id);
+    const seen = stack.backend.sessions(tenant).map(({ id }) => id);
     const mine = pairs.filter((pair) => pair.tenant === tenant).map(({ session }) => session);
     expect(seen.toSorted()).toEqual([...new Set(mine)].toSorted());
-    for (const id of seen) house.backend.deleteSession(id, tenant);
+    for (const id of seen) stack.backend.deleteSession(id, tenant);
   }
 });
 
 test("fault 31: what was proposed and not said is in no cell and in nobody's prefix", async () => {
   /** What the cache would hold had the proposals behind the accepted ones stayed. */
   const never: { tokens: number[]; said: number }[] = [];
-  const guessing = await openHouse({ wrap: (runner) => noting(runner, never) });
+  const guessing = await openTinyStack({ wrap: (runner) => noting(runner, never) });
   for (let turn = 0; turn < 8; turn++) {
     const words = ids(6, turn);
     const prompt = [...words, 250, ...words, 251, ...words, ...words.slice(0, 3)];
@@ -132,17 +132,17 @@ test("fault 32: a hit of every number of pages gives what a miss gives", async (
     for (const over of [-1, 0, 1]) {
       const session = `hit-${pages}-${over}`;
       const kept = pages * 16 + over;
-      await house.ask(whole.slice(0, kept), { session, maxTokens: 1, reuse: "none" });
-      const hit = await house.ask(whole, { session, reuse: "prefix" });
+      await stack.ask(whole.slice(0, kept), { session, maxTokens: 1, reuse: "none" });
+      const hit = await stack.ask(whole, { session, reuse: "prefix" });
       expect([session, hit.cacheUsage.kept]).toEqual([session, kept]);
-      expect([session, hit.text]).toEqual([session, (await house.cold(whole)).text]);
-      house.backend.deleteSession(session);
+      expect([session, hit.text]).toEqual([session, (await stack.cold(whole)).text]);
+      stack.backend.deleteSession(session);
     }
 });
 
 test("fault 33: reuse of pages in every number format equals a cold start in that format", async () => {
   for (const kvType of ["f16", "bf16", "int8"]) {
-    const small = await openHouse({ flags: { "cache.kv_type": kvType, "cache.tokens": "2048" } });
+    const small = await openTinyStack({ flags: { "cache.kv_type": kvType, "cache.tokens": "2048" } });
     const whole = ids(150, 33);
     await small.ask(whole.slice(0, 100), { session: "s", maxTokens: 1 });
     const hit = await small.ask(whole, { session: "s", reuse: "prefix" });
@@ -158,22 +158,22 @@ doesNotApply(
 );
 
 test("fault 37: what one session holds after an edit is never an exact beginning for another", async () => {
-  house.clear();
-  const before: Message[] = [system("You keep the house and tell the truth about it."), ...turns(9, "long")];
-  await house.ask(before, { session: "a", maxTokens: 1 });
+  stack.clear();
+  const before: Message[] = [system("You keep the stack and tell the truth about it."), ...turns(9, "long")];
+  await stack.ask(before, { session: "a", maxTokens: 1 });
   const after = [before[0]!, user("In short: words."), ...before.slice(4)];
-  const edited = await house.ask(after, { session: "a", maxTokens: 1 });
+  const edited = await stack.ask(after, { session: "a", maxTokens: 1 });
   expect(edited.cacheUsage.relocated).toBeGreaterThan(200);
   const next = [...after, assistant("So."), user("And?")];
   const exact = edited.cacheUsage.kept + edited.cacheUsage.computed;
-  const cold = await house.cold(next);
+  const cold = await stack.cold(next);
   for (const reuse of ["suffix", "prefix"] as const) {
-    const { text, cacheUsage } = await house.ask(next, { session: "b", reuse });
+    const { text, cacheUsage } = await stack.ask(next, { session: "b", reuse });
     expect(cacheUsage.kept).toBeLessThanOrEqual(exact);
     expect([cacheUsage.relocated, cacheUsage.stale, text]).toEqual([0, 0, cold.text]);
-    house.backend.deleteSession("b");
+    stack.backend.deleteSession("b");
   }
   // In the session itself the same prompt may be approximate, and then the bill says so.
-  const own = await house.ask(next, { session: "a" });
+  const own = await stack.ask(next, { session: "a" });
   expect(own.cacheUsage.stale).toBeGreaterThan(200);
 });

@@ -8,7 +8,7 @@ interface Guest {
   leave: (() => void) | null;
 }
 
-/** A dumber model of the same door: a list of guests, looked through from the front. */
+/** A dumber model of the same context: a list of guests, looked through from the front. */
 class PlainDoor {
   readonly inside: number[] = [];
   readonly queue: number[] = [];
@@ -32,29 +32,29 @@ class PlainDoor {
   }
 }
 
-test("random arrivals, departures and hang-ups leave the door as a plain list would have it", async () => {
+test("random arrivals, departures and hang-ups leave the context as a plain list would have it", async () => {
   const moves = fc.array(fc.oneof(fc.constant(null), fc.nat(30)), { maxLength: 60 });
   await fc.assert(
     fc.asyncProperty(fc.integer({ min: 1, max: 3 }), fc.nat(3), moves, async (active, queued, script) => {
       const admission = new Admission(active, queued);
-      const door = new PlainDoor(active, queued);
+      const context = new PlainDoor(active, queued);
       const guests: Guest[] = [];
       for (const move of script) {
         if (move === null) {
-          const expected = door.arrive(guests.length);
+          const expected = context.arrive(guests.length);
           const guest = knock(admission);
           guests.push(guest);
           await settle();
           expect(guest.state === "refused").toBe(!expected);
         } else if (move < guests.length) {
-          door.depart(move);
+          context.depart(move);
           guests[move]!.controller.abort(new Error("gone"));
           guests[move]!.leave?.();
           guests[move]!.leave?.();
           await settle();
         }
-        expect(admission.counts).toEqual({ active: door.inside.length, queued: door.queue.length });
-        for (const guest of door.inside) expect(guests[guest]!.leave).not.toBeNull();
+        expect(admission.counts).toEqual({ active: context.inside.length, queued: context.queue.length });
+        for (const guest of context.inside) expect(guests[guest]!.leave).not.toBeNull();
       }
     }),
     { numRuns: 100 },

@@ -1,4 +1,4 @@
-// What nobody should send and a pool that nobody should choose, against the whole house on the tiny model: each
+// What nobody should send and a pool that nobody should choose, against the whole stack on the tiny model: each
 // gets its own answer, and the server goes on.
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -8,18 +8,18 @@ import type { Runner } from "../../src/engine/addon.ts";
 import type { PocketError } from "../../src/errors.ts";
 import { buildServer } from "../../src/server/app.ts";
 import { serverOptions } from "../support/scripted-backend.ts";
-import { type HouseOptions, ids, openHouse, type TinyHouse, until } from "../support/tiny-stack.ts";
+import { ids, openTinyStack, type TinyStack, type TinyStackOptions, until } from "../support/tiny-stack.ts";
 
-let house: TinyHouse;
+let stack: TinyStack;
 let app: ReturnType<typeof buildServer>;
 
-async function open(options: HouseOptions = {}, apiKeys: readonly string[] = []): Promise<void> {
-  house = await openHouse(options);
-  app = buildServer(house.backend, { ...serverOptions, apiKeys, activeRequests: 8 });
+async function open(options: TinyStackOptions = {}, apiKeys: readonly string[] = []): Promise<void> {
+  stack = await openTinyStack(options);
+  app = buildServer(stack.backend, { ...serverOptions, apiKeys, activeRequests: 8 });
 }
 afterEach(async () => {
   await app.close();
-  await house.close();
+  await stack.close();
 });
 
 const post = (payload: object, headers: Record<string, string> = {}) =>
@@ -51,11 +51,11 @@ test("two deletes at once are one 200 and one 404, also of a session that works"
   const idle = await Promise.all([remove("s"), remove("s")]);
   expect(idle.map(({ statusCode }) => statusCode).toSorted()).toEqual([200, 404]);
   const working = post({ prompt: ids(20), max_tokens: 1000, pocket: { session: "w" } });
-  await until(() => house.backend.sessions().some(({ busy }) => busy));
+  await until(() => stack.backend.sessions().some(({ busy }) => busy));
   const busy = await Promise.all([remove("w"), remove("w")]);
   expect(busy.map(({ statusCode }) => statusCode).toSorted()).toEqual([200, 404]);
   expect((await working).json().error.code).toBe("cancelled");
-  await until(() => house.runner.stats().pagesUsed === 0);
+  await until(() => stack.runner.stats().pagesUsed === 0);
 });
 
 test("ids that never existed, and names made to trip, are 404 and nothing else", async () => {
@@ -107,7 +107,7 @@ test("a folder for sessions that cannot be written is a warning, and the server 
   expect(warnings).toEqual([expect.stringMatching(/no-folder.* cannot be used/)]);
   for (let salt = 0; salt < 4; salt++)
     expect((await post({ prompt: ids(300, salt), pocket: { session: `s${salt}` } })).statusCode).toBe(200);
-  expect(house.backend.counts().diskWrites).toBe(0);
+  expect(stack.backend.counts().diskWrites).toBe(0);
   rmSync(folder, { recursive: true });
 });
 
@@ -127,17 +127,17 @@ test("cells of a sequence that is in a step cannot be changed, and the step ends
       },
     });
   await open({ wrap });
-  const expected = await house.cold(ids(60));
+  const expected = await stack.cold(ids(60));
   const codes: string[] = [];
   inStep = () => {
     const attempts = [
-      () => house.runner.splice(1, [{ start: 0, end: 1, count: 0 }]),
-      () => house.runner.fork(1, 1),
-      () => house.runner.newSequence(),
+      () => stack.runner.splice(1, [{ start: 0, end: 1, count: 0 }]),
+      () => stack.runner.fork(1, 1),
+      () => stack.runner.newSequence(),
     ];
     for (const attempt of attempts) codes.push(codeOf(attempt));
   };
-  const answer = await house.ask(ids(60), { session: "s" });
+  const answer = await stack.ask(ids(60), { session: "s" });
   inStep = undefined;
   expect(answer.text).toBe(expected.text);
   expect(new Set(codes)).toEqual(new Set(["ENGINE_BUSY"]));
@@ -152,7 +152,7 @@ function codeOf(attempt: () => unknown): string {
   }
 }
 
-test("metrics of the whole house are the sums of its bills, and its steps' tokens what the engine computed", async () => {
+test("metrics of the whole stack are the sums of its bills, and its steps' tokens what the engine computed", async () => {
   await open();
   const bills: Record<string, number>[] = [];
   for (const [turn, prompt] of [ids(80), [...ids(80), 1, 2], ids(40, 2)].entries()) {
@@ -174,7 +174,7 @@ test("metrics of the whole house are the sums of its bills, and its steps' token
   expect(read('pocket_step_tokens_total{kind="prompt"}')).toBe(sum("computed"));
   // The last token of an answer is never fed back.
   expect(read('pocket_step_tokens_total{kind="decode"}')).toBe(sum("answered") - bills.length);
-  const { tokensComputed, pagesUsed } = house.runner.stats();
+  const { tokensComputed, pagesUsed } = stack.runner.stats();
   expect(tokensComputed).toBe(sum("computed") + sum("answered") - bills.length);
   expect(read("pocket_cache_pages_lent")).toBe(pagesUsed);
   expect(read("pocket_sessions")).toBe(2);

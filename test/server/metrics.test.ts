@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { pocketError } from "../../src/errors.ts";
 import { buildServer } from "../../src/server/app.ts";
 import { retryAfter } from "../../src/server/middleware/retry-after.ts";
-import { numberIn, numbersIn } from "../support/prometheus.ts";
+import { metricReader, parseMetrics } from "../support/prometheus.ts";
 import { cacheUsage, ScriptedBackend, serverOptions } from "../support/scripted-backend.ts";
 
 let backend: ScriptedBackend;
@@ -17,11 +17,11 @@ afterEach(() => app.close());
 
 const ask = (more: object = {}) =>
   app.inject({ method: "POST", url: "/v1/completions", payload: { prompt: "x", ...more } });
-const numbers = async () => numbersIn((await app.inject("/metrics")).body);
+const numbers = async () => parseMetrics((await app.inject("/metrics")).body);
 
 test("the numbers of prompts are the sums of the bills, streamed or not", async () => {
   for (const stream of [false, true, false]) expect((await ask({ stream })).statusCode).toBe(200);
-  const read = numberIn(await numbers());
+  const read = metricReader(await numbers());
   expect(read("pocket_kept_tokens_total")).toBe(3 * cacheUsage.kept);
   expect(read("pocket_relocated_tokens_total")).toBe(3 * cacheUsage.relocated);
   expect(read("pocket_computed_tokens_total")).toBe(3 * cacheUsage.computed);
@@ -39,7 +39,7 @@ test("the numbers of prompts are the sums of the bills, streamed or not", async 
 test("steps are counted by the kind of their tokens, and gauges are read when asked", async () => {
   backend.stepped({ entries: 3, promptTokens: 40, decodeTokens: 2, backgroundTokens: 0, ms: 20 });
   backend.stepped({ entries: 1, promptTokens: 0, decodeTokens: 0, backgroundTokens: 128, ms: 30 });
-  const read = numberIn(await numbers());
+  const read = metricReader(await numbers());
   expect(read("pocket_steps_total")).toBe(2);
   expect(read('pocket_step_tokens_total{kind="prompt"}')).toBe(40);
   expect(read('pocket_step_tokens_total{kind="decode"}')).toBe(2);
@@ -50,16 +50,16 @@ test("steps are counted by the kind of their tokens, and gauges are read when as
   expect(read("pocket_kv_cache_usage_perc")).toBe(6 / 16);
   expect(read("pocket_stale_tokens")).toBe(20);
   backend.counted = { ...backend.counted, evictions: 7, staleTokens: 0 };
-  const later = numberIn(await numbers());
+  const later = metricReader(await numbers());
   expect(later("pocket_evictions_total")).toBe(7);
   expect(later("pocket_stale_tokens")).toBe(0);
 });
 
-test("an error is counted by its code, and a bad field before the door not as a request that failed", async () => {
+test("an error is counted by its code, and a bad field before the context not as a request that failed", async () => {
   backend.refusal = pocketError("CACHE_FULL", 1, 16, 40);
   expect((await ask()).statusCode).toBe(503);
   expect((await ask({ temperature: 9 })).statusCode).toBe(400);
-  const read = numberIn(await numbers());
+  const read = metricReader(await numbers());
   expect(read('pocket_requests_failed_total{code="CACHE_FULL"}')).toBe(1);
   expect([...(await numbers()).keys()].filter((name) => name.includes("failed_total{"))).toHaveLength(1);
   expect(read("pocket_num_requests_running")).toBe(0);
@@ -80,7 +80,7 @@ test("clients that leave are counted once each: in the queue, before the first t
   const left = await Promise.allSettled([leaving(300, true), leaving(600, true), leaving(200, false)]);
   expect(left.map(({ status }) => status)).toEqual(["rejected", "rejected", "rejected"]);
   while (backend.live > 0) await new Promise((resolve) => setTimeout(resolve, 5));
-  const read = numberIn(await numbers());
+  const read = metricReader(await numbers());
   expect(read("pocket_requests_cancelled_total")).toBe(3);
   expect(read("pocket_num_requests_running")).toBe(0);
   expect(read("pocket_prompt_tokens_total")).toBe(0);
@@ -89,7 +89,7 @@ test("clients that leave are counted once each: in the queue, before the first t
 test("two servers in one process count for themselves", async () => {
   const other = buildServer(new ScriptedBackend(), serverOptions);
   await ask();
-  const read = numberIn(numbersIn((await other.inject("/metrics")).body));
+  const read = metricReader(parseMetrics((await other.inject("/metrics")).body));
   expect(read("pocket_prompt_tokens_total")).toBe(0);
   await other.close();
 });
@@ -105,11 +105,11 @@ test("every name has the prefix, a help line and a type", async () => {
 
 test("Retry-After grows with the queue and the time that places are held, and never passes a minute", () => {
   const full = pocketError("QUEUE_FULL", 8);
-  const pace = { active: 2, queued: 8, heldMs: 4000, limit: 2 };
+  const pace = { active: 2, queued: 8, averageServedMs: 4000, limit: 2 };
   expect(retryAfter(full, pace)).toBe(18);
   expect(retryAfter(full, { ...pace, queued: 0 })).toBe(2);
-  expect(retryAfter(full, { ...pace, heldMs: 0 })).toBe(1);
-  expect(retryAfter(full, { ...pace, heldMs: 1e9 })).toBe(60);
+  expect(retryAfter(full, { ...pace, averageServedMs: 0 })).toBe(1);
+  expect(retryAfter(full, { ...pace, averageServedMs: 1e9 })).toBe(60);
   expect(retryAfter(pocketError("CACHE_FULL", 1, 16, 40), pace)).toBe(2);
   expect(retryAfter(pocketError("CACHE_TOO_SMALL", 900, 512), pace)).toBe(60);
   expect(retryAfter(pocketError("UNAUTHORIZED"), pace)).toBeUndefined();

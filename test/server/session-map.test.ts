@@ -1,24 +1,24 @@
-// What a client can see and order of a session's cells after an edit, on the whole house: the map, forgetting,
+// What a client can see and order of a session's cells after an edit, on the whole stack: the map, forgetting,
 // and what the server repairs while nobody asks.
 import { afterEach, expect, test } from "vitest";
 import { buildServer } from "../../src/server/app.ts";
-import { numberIn, numbersIn } from "../support/prometheus.ts";
+import { metricReader, parseMetrics } from "../support/prometheus.ts";
 import { serverOptions } from "../support/scripted-backend.ts";
-import { openHouse, system, type TinyHouse, turns, until, user } from "../support/tiny-stack.ts";
+import { openTinyStack, system, type TinyStack, turns, until, user } from "../support/tiny-stack.ts";
 
-let house: TinyHouse;
+let stack: TinyStack;
 let app: ReturnType<typeof buildServer>;
 
 async function open(idleRepair: "true" | "false"): Promise<void> {
-  house = await openHouse({ flags: { idle_repair: idleRepair } });
-  app = buildServer(house.backend, serverOptions);
+  stack = await openTinyStack({ flags: { idle_repair: idleRepair } });
+  app = buildServer(stack.backend, serverOptions);
 }
 afterEach(async () => {
   await app.close();
-  await house.close();
+  await stack.close();
 });
 
-const whole = [system("You keep the house and tell the truth about it."), ...turns(9, "map", 10)];
+const whole = [system("You keep the stack and tell the truth about it."), ...turns(9, "map", 10)];
 const compacted = [whole[0]!, user("In short: words."), ...whole.slice(4)];
 
 const url = "/v1/chat/completions";
@@ -56,7 +56,7 @@ test("forget computes everything behind the edit, and the answer is that of a co
   const { pocket, choices } = await ask(compacted, { forget: true });
   expect([pocket.relocated, pocket.stale]).toEqual([0, 0]);
   expect(pocket.kept).toBeGreaterThan(20);
-  const cold = await house.cold(compacted, { maxTokens: 4 });
+  const cold = await stack.cold(compacted, { maxTokens: 4 });
   expect(choices[0].message.content).toBe(cold.text);
   const map = await mapOf("s");
   expect([map.stale, map.exact_tokens]).toEqual([[], map.tokens]);
@@ -67,8 +67,8 @@ test("a session that is left alone is repaired, gauges say so, and the next turn
   await ask(whole);
   const { pocket, choices } = await ask(compacted);
   expect(pocket.stale).toBeGreaterThan(100);
-  await until(() => house.backend.counts().staleTokens === 0);
-  const read = numberIn(numbersIn((await app.inject("/metrics")).body));
+  await until(() => stack.backend.counts().staleTokens === 0);
+  const read = metricReader(parseMetrics((await app.inject("/metrics")).body));
   expect(read("pocket_stale_tokens")).toBe(0);
   expect(read("pocket_repaired_tokens_total")).toBeGreaterThanOrEqual(pocket.relocated);
   expect(read('pocket_step_tokens_total{kind="background"}')).toBe(read("pocket_repaired_tokens_total"));

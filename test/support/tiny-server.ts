@@ -1,4 +1,4 @@
-// The whole house on the seeded tiny model: server, session, engine and addon as `pocket serve` wires them,
+// The whole stack on the seeded tiny model: server, session, engine and addon as `pocket serve` wires them,
 // listening on a free port. For tests that need nothing scripted.
 import { mkdtempSync, rmSync } from "node:fs";
 import type { AddressInfo } from "node:net";

@@ -1,4 +1,4 @@
-// The house without a socket, for faults that need session, engine and native side together: the tiny model in a
+// The stack without a socket, for faults that need session, engine and native side together: the tiny model in a
 // pool as small as the test likes, and the real runner to count in. Answers are greedy unless a test says
 // otherwise, so two are equal or one of them is wrong.
 import { mkdtempSync, rmSync } from "node:fs";
@@ -19,7 +19,7 @@ export interface Answered {
   readonly cacheUsage: CacheUsage;
 }
 
-export interface TinyHouse {
+export interface TinyStack {
   readonly backend: Backend;
   readonly runner: Runner;
   /** Text, token ids or messages. Rejects as the answer does. */
@@ -35,7 +35,7 @@ export interface TinyHouse {
 
 export type Prompt = string | readonly number[] | readonly Message[];
 
-export interface HouseOptions {
+export interface TinyStackOptions {
   readonly model?: Partial<TinyOptions>;
   /** Settings on top, by key. */
   readonly flags?: Readonly<Record<string, string>>;
@@ -44,13 +44,13 @@ export interface HouseOptions {
   readonly log?: (sentence: string) => void;
 }
 
-export async function openHouse({
+export async function openTinyStack({
   model = {},
   flags = {},
   wrap,
   log = () => undefined,
-}: HouseOptions = {}): Promise<TinyHouse> {
-  const directory = mkdtempSync(join(tmpdir(), "pocket-house-"));
+}: TinyStackOptions = {}): Promise<TinyStack> {
+  const directory = mkdtempSync(join(tmpdir(), "pocket-stack-"));
   const folder = await ensureTinyModel(directory, model);
   const given = {
     "cache.tokens": "8192",
@@ -72,13 +72,13 @@ export async function openHouse({
     log,
   });
   const { backend } = opened;
-  const house: TinyHouse = {
+  const stack: TinyStack = {
     backend,
     runner: runner!,
     ask: (prompt, options = {}) => gathered(eventsOf(backend, prompt, { maxTokens: 8, ...options })),
     async cold(prompt, options = {}) {
       const session = `cold-${Math.random()}`;
-      const answer = await house.ask(prompt, { ...options, session, reuse: "none" });
+      const answer = await stack.ask(prompt, { ...options, session, reuse: "none" });
       backend.deleteSession(session, options.tenant);
       return answer;
     },
@@ -94,7 +94,7 @@ export async function openHouse({
       rmSync(directory, { recursive: true });
     },
   };
-  return house;
+  return stack;
 }
 
 export function eventsOf(backend: Backend, prompt: Prompt, options: AnswerOptions): AsyncIterable<ChatEvent> {

@@ -3,7 +3,7 @@
 import type { FastifyInstance, FastifyReply } from "fastify";
 import { PocketError, pocketError } from "../../errors.ts";
 
-export class Lifelines {
+export class RequestAborts {
   private readonly live = new Set<{ controller: AbortController; ended: Promise<void> }>();
   private closing = false;
 
@@ -30,7 +30,7 @@ export class Lifelines {
     try {
       return await work;
     } catch (cause) {
-      throw cutReason(controller.signal) ?? cause;
+      throw abortReason(controller.signal) ?? cause;
     } finally {
       reply.raw.off("close", onClose);
       this.live.delete(line);
@@ -46,7 +46,7 @@ export class Lifelines {
 }
 
 /** Why the signal was cut, if it was. */
-export function cutReason(signal: AbortSignal): PocketError | null {
+export function abortReason(signal: AbortSignal): PocketError | null {
   if (!signal.aborted) return null;
   return signal.reason instanceof PocketError ? signal.reason : pocketError("CANCELLED");
 }

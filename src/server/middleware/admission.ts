@@ -1,14 +1,14 @@
-// The door's queue: so many requests are served at once, so many more may wait, the next one is turned away
+// The context's queue: so many requests are served at once, so many more may wait, the next one is turned away
 // with 429. It counts requests, not tokens; which sequence computes when is the engine's business.
 import { pocketError } from "../../errors.ts";
-import type { Pace } from "./retry-after.ts";
+import type { QueueLoad } from "./retry-after.ts";
 
 /** Weight of the newest request in the average time that a place is held. */
 const newest = 0.2;
 
 export class Admission {
   private active = 0;
-  private heldMs = 0;
+  private averageServedMs = 0;
   private readonly waiting: (() => void)[] = [];
 
   constructor(
@@ -34,8 +34,8 @@ export class Admission {
     };
   }
 
-  get pace(): Pace {
-    return { ...this.counts, heldMs: this.heldMs, limit: this.activeLimit };
+  get pace(): QueueLoad {
+    return { ...this.counts, averageServedMs: this.averageServedMs, limit: this.activeLimit };
   }
 
   get counts(): { active: number; queued: number } {
@@ -59,7 +59,8 @@ export class Admission {
   }
 
   private remember(ms: number): void {
-    this.heldMs = this.heldMs === 0 ? ms : newest * ms + (1 - newest) * this.heldMs;
+    this.averageServedMs =
+      this.averageServedMs === 0 ? ms : newest * ms + (1 - newest) * this.averageServedMs;
   }
 
   /** The place goes to the first in the queue without becoming free in between. */

@@ -1,4 +1,4 @@
-// What a chat body says about calls and the form of the answer, into house types: tool_choice,
+// What a chat body says about calls and the form of the answer, into stack types: tool_choice,
 // parallel_tool_calls, response_format. What contradicts itself is refused by its field; whether a schema can be
 // enforced is found out behind the Chat port.
 import type { AnswerFormat, ChatRequest, Tool, ToolChoice } from "../../chat/chat.ts";

@@ -1,21 +1,21 @@
-// Wire messages and tools into house messages and tools. Content may be a string, a list of parts or null,
+// Wire messages and tools into stack messages and tools. Content may be a string, a list of parts or null,
 // developer becomes system, and anything that is not text is refused by its path: a text model that drops a
 // picture in silence answers another question than the one asked.
 import type { Message, Tool, ToolCall } from "../../chat/chat.ts";
 import { badField } from "./error-response.ts";
 import type { WireMessage, WireTool } from "./schemas.ts";
 
-export function houseMessages(wire: readonly WireMessage[]): Message[] {
-  return wire.map((message, index) => houseMessage(message, `messages.${index}`));
+export function parseMessages(wire: readonly WireMessage[]): Message[] {
+  return wire.map((message, index) => parseMessage(message, `messages.${index}`));
 }
 
-export interface HouseTools {
+export interface ParsedTools {
   readonly tools: readonly Tool[];
   /** Kinds of tools that the server cannot offer to the model (web_search and the like). */
   readonly skipped: readonly string[];
 }
 
-export function houseTools(wire: readonly WireTool[] | null | undefined): HouseTools {
+export function parseTools(wire: readonly WireTool[] | null | undefined): ParsedTools {
   const tools: Tool[] = [];
   const skipped: string[] = [];
   for (const [index, tool] of (wire ?? []).entries()) {
@@ -35,9 +35,9 @@ export function houseTools(wire: readonly WireTool[] | null | undefined): HouseT
   return { tools, skipped };
 }
 
-function houseMessage(wire: WireMessage, path: string): Message {
+function parseMessage(wire: WireMessage, path: string): Message {
   const reasoning = wire.reasoning_content ?? wire.reasoning;
-  const toolCalls = (wire.tool_calls ?? []).map(houseToolCall);
+  const toolCalls = (wire.tool_calls ?? []).map(parseToolCall);
   if (toolCalls.length > 0 && wire.role !== "assistant") {
     throw badField(`${path}.tool_calls`, `belongs to assistant messages, not to ${wire.role}`);
   }
@@ -65,7 +65,7 @@ function text(content: WireMessage["content"], path: string): string {
     .join("");
 }
 
-function houseToolCall(wire: NonNullable<WireMessage["tool_calls"]>[number], index: number): ToolCall {
+function parseToolCall(wire: NonNullable<WireMessage["tool_calls"]>[number], index: number): ToolCall {
   const { name, arguments: wireArguments } = wire.function;
   return {
     id: wire.id ?? `call_${index}`,

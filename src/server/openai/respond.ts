@@ -3,8 +3,8 @@
 import type { FastifyBaseLogger, FastifyReply } from "fastify";
 import type { CacheUsage, ChatEvent, ToolCall } from "../../chat/chat.ts";
 import { pocketError } from "../../errors.ts";
-import type { Door } from "../app.ts";
-import { cutReason } from "../middleware/abort.ts";
+import type { RouteContext } from "../app.ts";
+import { abortReason } from "../middleware/abort.ts";
 import { EventStream } from "../sse.ts";
 import { asPocketError, errorBody, internalError, logError } from "./error-response.ts";
 
@@ -14,7 +14,7 @@ export type CallEvent = Extract<ChatEvent, { type: "tool-call-start" | "tool-cal
 export type Finish = Extract<ChatEvent, { type: "answer-finished" }>;
 export type Logprobs = NonNullable<TextDelta["logprobs"]>;
 
-export interface Gathered {
+export interface CollectedResponse {
   readonly text: string;
   /** The last one may be cut; the reason is "length" then. */
   readonly calls: readonly ToolCall[];
@@ -26,7 +26,7 @@ export interface Gathered {
  * The events once there is a place for them, counted; the place is given back when they end, however they end.
  */
 export async function* admitted(
-  { admission, metrics }: Pick<Door, "admission" | "metrics">,
+  { admission, metrics }: Pick<RouteContext, "admission" | "metrics">,
   signal: AbortSignal,
   start: () => AsyncIterable<ChatEvent>,
 ): AsyncGenerator<ChatEvent> {
@@ -35,7 +35,7 @@ export async function* admitted(
   try {
     leave = await admission.enter(signal);
   } catch (cause) {
-    metrics.failed(cutReason(signal) ?? cause);
+    metrics.failed(abortReason(signal) ?? cause);
     throw cause;
   }
   metrics.entered(performance.now() - arrivedAt);
@@ -47,11 +47,11 @@ export async function* admitted(
 }
 
 /** The whole answer. Rejects as the events do. */
-export async function gather(
+export async function collectResponse(
   events: AsyncIterable<ChatEvent>,
   signal: AbortSignal,
   log: FastifyBaseLogger,
-): Promise<Gathered> {
+): Promise<CollectedResponse> {
   let text = "";
   const calls: ToolCall[] = [];
   const logprobs: Logprobs[number][] = [];
@@ -112,7 +112,7 @@ export async function streamAnswer(
       break;
     }
   } catch (cause) {
-    const planned = cutReason(options.signal) ?? asPocketError(cause);
+    const planned = abortReason(options.signal) ?? asPocketError(cause);
     if (planned === null) reply.request.log.error({ err: cause }, "stream failed inside");
     else logError(reply.request, planned);
     await stream.send(errorBody(planned ?? internalError()));
@@ -144,7 +144,10 @@ export function usage(event: Finish): object {
 }
 
 /** What Pocket adds to the last chunk or the whole answer. */
-export function account(event: Finish): { pocket: CacheUsage & Partial<Proposals>; timings: object } {
+export function cacheUsageAndTimings(event: Finish): {
+  pocket: CacheUsage & Partial<Proposals>;
+  timings: object;
+} {
   const { session, kept, relocated, computed, stale, reason } = event.cacheUsage;
   const { warnings } = event;
   // The first token belongs to the prompt's time, so the rate counts the tokens after it.

@@ -13,7 +13,7 @@ import type { LiveRun, LiveRuns } from "../../harness/live-runs.ts";
 import { harnessNames } from "../../harness/policies/registry.ts";
 import type { RunReport } from "../../harness/report.ts";
 import { runOptionsOf } from "../../harness/run-options.ts";
-import type { App, Door } from "../app.ts";
+import type { App, RouteContext } from "../app.ts";
 import { badField } from "../openai/error-response.ts";
 import { admitted } from "../openai/respond.ts";
 import { EventStream } from "../sse.ts";
@@ -46,8 +46,8 @@ const path = "/v1/agent/runs";
 /** A reader that is so far behind does not get every piece of text. */
 const eventsBehind = 1000;
 
-export function agentRuns(app: App, door: Door): void {
-  const { agent, apiKeys } = door.options;
+export function agentRunRoutes(app: App, context: RouteContext): void {
+  const { agent, apiKeys } = context.options;
   if (!agent) {
     const refuse = () => {
       throw pocketError("AGENT_OFF");
@@ -64,24 +64,24 @@ export function agentRuns(app: App, door: Door): void {
     guarded.addHook("onRequest", async () => {
       if (!allowed) throw pocketError("AGENT_NEEDS_KEY");
     });
-    routes(guarded.withTypeProvider<ZodTypeProvider>(), door, runs);
+    routes(guarded.withTypeProvider<ZodTypeProvider>(), context, runs);
   });
 }
 
-function routes(app: App, door: Door, runs: LiveRuns): void {
+function routes(app: App, context: RouteContext, runs: LiveRuns): void {
   app.post(path, { schema: { body: runSchema } }, async (request, reply) => {
     const { body } = request;
-    const live = start(body, request, door, runs);
+    const live = start(body, request, context, runs);
     if (body.stream === false)
       return reply.code(202).send({ id: live.id, object: "agent.run", status: "open" });
-    return watch(live, reply, door);
+    return watch(live, reply, context);
   });
   app.get(path, ({ tenant }) => ({ object: "list", data: runs.list(tenant).map(wireInfo) }));
   app.get<{ Params: { id: string }; Querystring: { stream?: string } }>(
     `${path}/:id`,
     async ({ params, query, tenant }, reply) => {
       const { info, report, live } = runs.get(params.id, tenant);
-      if (query.stream === "true" && live) return watch(live, reply, door);
+      if (query.stream === "true" && live) return watch(live, reply, context);
       return { ...wireInfo(info), ...wireReport(report, live !== undefined) };
     },
   );
@@ -91,8 +91,8 @@ function routes(app: App, door: Door, runs: LiveRuns): void {
   });
 }
 
-function start(body: RunBody, request: FastifyRequest, door: Door, runs: LiveRuns): LiveRun {
-  const { backend } = door;
+function start(body: RunBody, request: FastifyRequest, context: RouteContext, runs: LiveRuns): LiveRun {
+  const { backend } = context;
   if (!backend.model.takesTools)
     throw pocketError(
       "UNSUPPORTED_MODEL",
@@ -100,7 +100,8 @@ function start(body: RunBody, request: FastifyRequest, door: Door, runs: LiveRun
     );
   // Each turn takes its place in the queue like any other request.
   const chat: Chat = {
-    chat: (asked) => admitted(door, asked.signal ?? new AbortController().signal, () => backend.chat(asked)),
+    chat: (asked) =>
+      admitted(context, asked.signal ?? new AbortController().signal, () => backend.chat(asked)),
   };
   const { tenant } = request;
   if (body.resume) return runs.resume(body.resume, tenant, body.task ?? undefined, chat);
@@ -133,7 +134,7 @@ function start(body: RunBody, request: FastifyRequest, door: Door, runs: LiveRun
 async function watch(
   live: LiveRun,
   reply: FastifyReply,
-  { lifelines, options }: Door,
+  { aborts, options }: RouteContext,
 ): Promise<FastifyReply> {
   const waiting: AgentEvent[] = [];
   let wake = () => {};
@@ -148,7 +149,7 @@ async function watch(
     wake();
   };
   void live.ended.then(over);
-  await lifelines
+  await aborts
     .hold(reply, async (signal) => {
       signal.addEventListener("abort", over, { once: true });
       const stream = new EventStream(reply, options.keepAliveMs);

@@ -3,45 +3,45 @@
 import { randomUUID } from "node:crypto";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { ChatRequest, TokenLogprob, ToolCall } from "../../chat/chat.ts";
-import type { App, Door } from "../app.ts";
+import type { App, RouteContext } from "../app.ts";
 import { answerOptions, checkModel } from "../openai/answer-options.ts";
 import { constraintsOf } from "../openai/constraints.ts";
 import { badField } from "../openai/error-response.ts";
-import { houseMessages, houseTools } from "../openai/parse-messages.ts";
+import { parseMessages, parseTools } from "../openai/parse-messages.ts";
 import {
-  account,
   admitted,
   type CallEvent,
   type ChunkWriter,
-  gather,
+  cacheUsageAndTimings,
+  collectResponse,
   type Logprobs,
   streamAnswer,
   usage,
 } from "../openai/respond.ts";
 import { type ChatBody, chatSchema } from "../openai/schemas.ts";
 
-export function chatCompletions(app: App, door: Door): void {
+export function chatCompletionsRoute(app: App, context: RouteContext): void {
   app.post("/v1/chat/completions", { schema: { body: chatSchema } }, (request, reply) =>
-    serve(request.body, request, reply, door),
+    serve(request.body, request, reply, context),
   );
 }
 
-function serve(body: ChatBody, request: FastifyRequest, reply: FastifyReply, door: Door) {
-  const { backend, options, lifelines } = door;
-  const asked = houseRequest(body, request, reply, door);
+function serve(body: ChatBody, request: FastifyRequest, reply: FastifyReply, context: RouteContext) {
+  const { backend, options, aborts } = context;
+  const asked = toRequest(body, request, reply, context);
   const head = {
     id: `chatcmpl-${randomUUID()}`,
     created: Math.floor(Date.now() / 1000),
     model: backend.model.id,
   };
-  return lifelines.hold(reply, async (signal) => {
-    const events = admitted(door, signal, () => backend.chat({ ...asked, signal }));
+  return aborts.hold(reply, async (signal) => {
+    const events = admitted(context, signal, () => backend.chat({ ...asked, signal }));
     if (body.stream === true) {
       const writer = chunkWriter(head, body.stream_options?.include_usage === true);
       await streamAnswer(events, reply, writer, { keepAliveMs: options.keepAliveMs, signal });
       return reply;
     }
-    const { text, calls, logprobs, finish } = await gather(events, signal, request.log);
+    const { text, calls, logprobs, finish } = await collectResponse(events, signal, request.log);
     return {
       ...head,
       object: "chat.completion",
@@ -54,24 +54,29 @@ function serve(body: ChatBody, request: FastifyRequest, reply: FastifyReply, doo
         },
       ],
       usage: usage(finish),
-      ...account(finish),
+      ...cacheUsageAndTimings(finish),
     };
   });
 }
 
-function houseRequest(body: ChatBody, request: FastifyRequest, reply: FastifyReply, door: Door): ChatRequest {
-  checkModel(body.model, door.backend.model);
+function toRequest(
+  body: ChatBody,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  context: RouteContext,
+): ChatRequest {
+  checkModel(body.model, context.backend.model);
   refuseUnserved(body);
-  const { tools, skipped } = houseTools(body.tools);
+  const { tools, skipped } = parseTools(body.tools);
   if (skipped.length > 0) reply.header("x-pocket-tools-skipped", [...new Set(skipped)].join(", "));
   const constraints = constraintsOf(body, tools);
-  const { model } = door.backend;
+  const { model } = context.backend;
   if (constraints.tools && !model.takesTools) {
     throw badField("tools", `the chat template of ${model.id} has no place for them; leave them out`);
   }
   return {
     ...answerOptions(body, request),
-    messages: houseMessages(body.messages),
+    messages: parseMessages(body.messages),
     ...constraints,
     ...(body.logprobs === true && { topLogprobs: body.top_logprobs ?? 0 }),
   };
@@ -96,9 +101,9 @@ function chunkWriter(head: object, includeUsage: boolean): ChunkWriter {
     delta: ({ text, logprobs }) => chunk({ content: text }, null, logprobs ? wireLogprobs(logprobs) : null),
     call: (event) => chunk({ tool_calls: [wireCallDelta(event)] }, null),
     closing(finish) {
-      const last = { ...chunk({}, finish.reason), ...account(finish) };
+      const last = { ...chunk({}, finish.reason), ...cacheUsageAndTimings(finish) };
       if (!includeUsage) return [last];
-      return [last, { ...base, choices: [], usage: usage(finish), ...account(finish) }];
+      return [last, { ...base, choices: [], usage: usage(finish), ...cacheUsageAndTimings(finish) }];
     },
   };
 }

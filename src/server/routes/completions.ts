@@ -3,14 +3,14 @@
 import { randomUUID } from "node:crypto";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { CompletionRequest } from "../../chat/chat.ts";
-import type { App, Door } from "../app.ts";
+import type { App, RouteContext } from "../app.ts";
 import { answerOptions, checkModel } from "../openai/answer-options.ts";
 import { badField } from "../openai/error-response.ts";
 import {
-  account,
   admitted,
   type ChunkWriter,
-  gather,
+  cacheUsageAndTimings,
+  collectResponse,
   type Logprobs,
   streamAnswer,
   usage,
@@ -20,45 +20,45 @@ import { type CompletionBody, completionSchema, isTokenIds } from "../openai/sch
 /** The documented default of this route; chat has none. */
 const defaultMaxTokens = 16;
 
-export function completions(app: App, door: Door): void {
+export function completionsRoute(app: App, context: RouteContext): void {
   app.post("/v1/completions", { schema: { body: completionSchema } }, (request, reply) =>
-    serve(request.body, request, reply, door),
+    serve(request.body, request, reply, context),
   );
 }
 
-function serve(body: CompletionBody, request: FastifyRequest, reply: FastifyReply, door: Door) {
-  const { backend, options, lifelines } = door;
-  const asked = houseRequest(body, request, door);
+function serve(body: CompletionBody, request: FastifyRequest, reply: FastifyReply, context: RouteContext) {
+  const { backend, options, aborts } = context;
+  const asked = toRequest(body, request, context);
   const head = {
     id: `cmpl-${randomUUID()}`,
     object: "text_completion",
     created: Math.floor(Date.now() / 1000),
     model: backend.model.id,
   };
-  return lifelines.hold(reply, async (signal) => {
-    const events = admitted(door, signal, () => backend.complete({ ...asked, signal }));
+  return aborts.hold(reply, async (signal) => {
+    const events = admitted(context, signal, () => backend.complete({ ...asked, signal }));
     if (body.stream === true) {
       const writer = chunkWriter(head, body.stream_options?.include_usage === true);
       await streamAnswer(events, reply, writer, { keepAliveMs: options.keepAliveMs, signal });
       return reply;
     }
-    const { text, logprobs, finish } = await gather(events, signal, request.log);
+    const { text, logprobs, finish } = await collectResponse(events, signal, request.log);
     const shaped = asked.topLogprobs === undefined ? null : wireLogprobs(logprobs, 0);
     return {
       ...head,
       choices: [{ index: 0, text, logprobs: shaped, finish_reason: finish.reason }],
       usage: usage(finish),
-      ...account(finish),
+      ...cacheUsageAndTimings(finish),
     };
   });
 }
 
-function houseRequest(body: CompletionBody, request: FastifyRequest, door: Door): CompletionRequest {
-  checkModel(body.model, door.backend.model);
+function toRequest(body: CompletionBody, request: FastifyRequest, context: RouteContext): CompletionRequest {
+  checkModel(body.model, context.backend.model);
   return {
     maxTokens: defaultMaxTokens,
     ...answerOptions(body, request),
-    prompt: onePrompt(body.prompt, door.backend.model.vocab),
+    prompt: onePrompt(body.prompt, context.backend.model.vocab),
     ...(typeof body.logprobs === "number" && { topLogprobs: body.logprobs }),
   };
 }
@@ -95,9 +95,9 @@ function chunkWriter(head: object, includeUsage: boolean): ChunkWriter {
       return chunk(text, null, shaped);
     },
     closing(finish) {
-      const last = { ...chunk("", finish.reason), ...account(finish) };
+      const last = { ...chunk("", finish.reason), ...cacheUsageAndTimings(finish) };
       if (!includeUsage) return [last];
-      return [last, { ...head, choices: [], usage: usage(finish), ...account(finish) }];
+      return [last, { ...head, choices: [], usage: usage(finish), ...cacheUsageAndTimings(finish) }];
     },
   };
 }

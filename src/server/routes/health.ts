@@ -1,9 +1,9 @@
 // GET /health: whether the engine can answer, for which model, and since when. It needs no key and computes
 // nothing. A broken engine is 500 with the sentence that broke it.
 import { errorTable } from "../../errors.ts";
-import type { App, Door } from "../app.ts";
+import type { App, RouteContext } from "../app.ts";
 
-export function health(app: App, { backend, admission }: Door): void {
+export function healthRoute(app: App, { backend, admission }: RouteContext): void {
   const startedAt = Date.now();
   app.get("/health", (_request, reply) => {
     const { broken, engine } = backend.health();

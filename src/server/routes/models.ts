@@ -1,9 +1,9 @@
 // GET /v1/models and GET /v1/models/:id: the one model that this server has loaded.
 import { pocketError } from "../../errors.ts";
-import type { App, Door } from "../app.ts";
+import type { App, RouteContext } from "../app.ts";
 import type { ModelInfo } from "../backend.ts";
 
-export function models(app: App, { backend }: Door): void {
+export function modelsRoutes(app: App, { backend }: RouteContext): void {
   app.get("/v1/models", () => ({ object: "list", data: [wireModel(backend.model)] }));
   app.get<{ Params: { "*": string } }>("/v1/models/*", ({ params }) => {
     const id = params["*"];

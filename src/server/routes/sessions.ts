@@ -1,10 +1,10 @@
 // GET /v1/sessions, GET and DELETE /v1/sessions/:id: the conversations whose keys and values are resident, what
 // is in one, and how to let it go. Deleting loses time, not data: the next request computes its prompt again.
 // What belongs to another API key does not exist here.
-import type { App, Door } from "../app.ts";
+import type { App, RouteContext } from "../app.ts";
 import type { SessionInfo, SessionMap } from "../backend.ts";
 
-export function sessions(app: App, { backend }: Door): void {
+export function sessionsRoutes(app: App, { backend }: RouteContext): void {
   app.get("/v1/sessions", ({ tenant }) => ({
     object: "list",
     data: backend.sessions(tenant).map(wireSession),

@@ -1,8 +1,8 @@
 // POST /tokenize, /detokenize and /apply-template: what the model would see, without computing anything.
 import { z } from "zod";
-import type { App, Door } from "../app.ts";
+import type { App, RouteContext } from "../app.ts";
 import { badField } from "../openai/error-response.ts";
-import { houseMessages, houseTools } from "../openai/parse-messages.ts";
+import { parseMessages, parseTools } from "../openai/parse-messages.ts";
 import { messagesSchema, toolSchema } from "../openai/schemas.ts";
 
 const tokenizeSchema = z.looseObject({
@@ -18,7 +18,7 @@ const detokenizeSchema = z.looseObject({ tokens: z.array(z.number().int().min(0)
 
 const templateSchema = z.looseObject({ messages: messagesSchema, tools: z.array(toolSchema).nullish() });
 
-export function tokens(app: App, { backend }: Door): void {
+export function tokenizeRoutes(app: App, { backend }: RouteContext): void {
   app.post("/tokenize", { schema: { body: tokenizeSchema } }, ({ body }) => {
     const ids = backend.tokenize(body.content, {
       addSpecial: body.add_special ?? false,
@@ -36,9 +36,9 @@ export function tokens(app: App, { backend }: Door): void {
   });
 
   app.post("/apply-template", { schema: { body: templateSchema } }, ({ body }) => {
-    const { tools } = houseTools(body.tools);
+    const { tools } = parseTools(body.tools);
     const rendered = backend.applyTemplate(
-      houseMessages(body.messages),
+      parseMessages(body.messages),
       tools.length > 0 ? tools : undefined,
     );
     return { prompt: rendered.text, tokens: rendered.tokens, count: rendered.tokens.length };
