@@ -1,6 +1,5 @@
-// The landing between messages and tokens (design §4): it implements the Chat port on the local engine. A
-// request is rendered to spans, a session is checked out and its edit planned, the job runs, and text rises;
-// whatever happens the session goes back. It knows no HTTP, and no policy about rewriting a conversation.
+// The Chat port on the local engine. Renders a request to spans, checks out a session, plans its edit, runs the job and
+// emits events. It knows nothing about HTTP and nothing about how a conversation is compacted.
 import type {
   AnswerOptions,
   Chat,
@@ -38,46 +37,46 @@ export interface LocalChatOptions {
   readonly renderer: Renderer;
   /** Ids that end an answer. */
   readonly stopTokens: ReadonlySet<number>;
-  /** Sessions kept resident. */
+  /** Resident sessions. */
   readonly sessionsMax: number;
   readonly sampling: SamplingDefaults;
   /** Default: "suffix". */
   readonly reuse?: Reuse;
   /** Default: "none". */
   readonly repair?: Repair;
-  /** Whether tokens are proposed from the conversation's own text. Default: no. */
+  /** Whether draft tokens are taken from the conversation's own text (prompt lookup). Default: no. */
   readonly lookup?: boolean;
-  /** Seconds an idle session lives. Default: until there is no room. */
+  /** Seconds that an idle session lives. Default: until it is evicted. */
   readonly ttlSeconds?: number;
-  /** Sessions whose version before the last edit is kept, as long as there is room. Default: 4. */
+  /** Sessions whose version before the last edit is kept until it is evicted. Default: 4. */
   readonly undoMax?: number;
-  /** Cells of sessions that had to go, in a folder of this model and process alone. Default: none. */
+  /** Disk tier for evicted sessions; the folder belongs to this model and process alone. Default: none. */
   readonly disk?: { readonly folder: string; readonly bytes: number };
-  /** Whether relocated cells are recomputed while nobody waits. Default: no. */
+  /** Whether relocated cells are recomputed while the engine is idle. Default: no. */
   readonly idleRepair?: boolean;
-  /** Milliseconds of quiet before idle repair begins. Default: 50. */
+  /** Milliseconds without a request before idle repair begins. Default: 50. */
   readonly idleDelayMs?: number;
-  /** What went wrong without harm, a line each. Default: it is not told. */
+  /** Receives one line per failure that was handled. Default: none are logged. */
   readonly log?: (line: string) => void;
 }
 
 export interface RenderOptions {
   readonly addGenerationPrompt?: boolean;
-  /** Whose answers are rendered with the ids they were spoken with. */
+  /** Answers of this tenant are rendered with the ids that they were generated with. */
   readonly tenant?: string | undefined;
 }
 
-/** A step for idle repair: as long as a request that comes in between waits. */
+/** Tokens per piece of idle repair. A request that arrives meanwhile waits for one piece at most. */
 const idleTokens = 128;
-/** Sessions that outlived their time are looked for at least so often, in milliseconds. */
-const maxSweep = 60_000;
+/** Longest interval between two checks for expired sessions, in milliseconds. */
+const maxExpiryInterval = 60_000;
 
 export class LocalChat implements Chat {
   readonly #sessions: Sessions;
-  readonly #spoken = new AnswerTokenCache();
+  readonly #answerTokens = new AnswerTokenCache();
   readonly #grammars: Grammars;
-  #noCall: NoToolCallMask | undefined;
-  readonly #sweeper: NodeJS.Timeout | undefined;
+  #noToolCallMask: NoToolCallMask | undefined;
+  readonly #expiryTimer: NodeJS.Timeout | undefined;
 
   constructor(private readonly options: LocalChatOptions) {
     const { engine, disk, idleRepair, idleDelayMs = 50, ttlSeconds, log = () => undefined } = options;
@@ -92,12 +91,15 @@ export class LocalChat implements Chat {
       log,
     });
     if (ttlMs === undefined) return;
-    this.#sweeper = setInterval(() => this.#sessions.sweep(), Math.min(ttlMs, maxSweep)).unref();
+    this.#expiryTimer = setInterval(
+      () => this.#sessions.expire(),
+      Math.min(ttlMs, maxExpiryInterval),
+    ).unref();
   }
 
-  /** Ends idle repair and releases all sessions, to disk where there is one. Before the engine is closed. */
+  /** Ends idle repair and releases all sessions, writing them to disk if there is a disk tier. Call it before the engine is closed. */
   async close(): Promise<void> {
-    clearInterval(this.#sweeper);
+    clearInterval(this.#expiryTimer);
     this.#grammars.close();
     await this.#sessions.close();
   }
@@ -106,7 +108,7 @@ export class LocalChat implements Chat {
     const { tools = [], tenant } = request;
     const { spans } = this.#render(request.messages, tools, { tenant });
     const { grammar, warnings } = await constrain(this.#grammars, request);
-    const constraint = grammar ?? (request.toolChoice === "none" ? this.#wording() : undefined);
+    const constraint = grammar ?? (request.toolChoice === "none" ? this.#withoutToolCalls() : undefined);
     try {
       const events = this.#answer(spans, request, { tools: callOptions(request), constraint });
       for await (const event of events)
@@ -116,12 +118,12 @@ export class LocalChat implements Chat {
     }
   }
 
-  #wording(): TokenConstraint {
-    this.#noCall ??= new NoToolCallMask(this.options.tokenizer);
-    return this.#noCall.start();
+  #withoutToolCalls(): TokenConstraint {
+    this.#noToolCallMask ??= new NoToolCallMask(this.options.tokenizer);
+    return this.#noToolCallMask.start();
   }
 
-  /** A text prompt may spell control tokens (that is how fill-in-the-middle is asked for). Throws BAD_REQUEST. */
+  /** Control tokens in a text prompt are encoded as such, as fill-in-the-middle needs. Throws BAD_REQUEST. */
   async *complete(request: CompletionRequest): AsyncGenerator<ChatEvent, void, undefined> {
     const { prompt } = request;
     const tokens =
@@ -132,14 +134,14 @@ export class LocalChat implements Chat {
     yield* this.#answer([spanOf("template", Int32Array.from(tokens))], request);
   }
 
-  /** Added tokens in the text become their ids; `addSpecial` puts the model's first token in front, if it has one. */
+  /** Added tokens in the text become their ids. `addSpecial` prepends the model's first token, if it has one. */
   tokenize(text: string, { addSpecial = false }: { readonly addSpecial?: boolean } = {}): number[] {
     const { tokenizer } = this.options;
     const ids = Array.from(tokenizer.encodeTemplate(text));
     return addSpecial && tokenizer.bos !== undefined ? [tokenizer.bos, ...ids] : ids;
   }
 
-  /** Throws BAD_REQUEST for an id that the vocabulary does not have. */
+  /** Throws BAD_REQUEST for an id that is not in the vocabulary. */
   detokenize(ids: readonly number[]): string {
     return this.options.tokenizer.decode(this.#checked(ids, "tokens"));
   }
@@ -159,7 +161,7 @@ export class LocalChat implements Chat {
     return this.#sessions.list(tenant);
   }
 
-  /** The cells of one session, for a map. Throws SESSION_NOT_FOUND, also for one of another tenant. */
+  /** Throws SESSION_NOT_FOUND, also for a session of another tenant. */
   inspect(id: string, tenant?: string): SessionMap {
     return this.#sessions.inspect(id, tenant);
   }
@@ -169,17 +171,17 @@ export class LocalChat implements Chat {
     return this.#sessions.stats();
   }
 
-  /** Ends a job under way with CANCELLED; deletes its file too. Throws SESSION_NOT_FOUND as `inspect` does. */
+  /** Ends a running job with CANCELLED and deletes the session's file. Throws SESSION_NOT_FOUND as `inspect` does. */
   delete(id: string, tenant?: string): void {
     this.#sessions.delete(id, tenant);
   }
 
-  /** Answers given here stand in the prompt as they were written, word for word and id for id. */
+  /** Renders cached answers with the text and the ids that the model generated. */
   #render(messages: readonly Message[], tools: readonly Tool[], options: RenderOptions): Prompt {
     const { tenant, addGenerationPrompt = true } = options;
-    const written = messages.map((message) => this.#spoken.originalMessage(message, tenant));
-    const answerTokens = (text: string) => this.#spoken.idsOf(text, tenant);
-    return this.options.renderer.render(written, tools, { answerTokens, addGenerationPrompt });
+    const original = messages.map((message) => this.#answerTokens.originalMessage(message, tenant));
+    const answerTokens = (text: string) => this.#answerTokens.idsOf(text, tenant);
+    return this.options.renderer.render(original, tools, { answerTokens, addGenerationPrompt });
   }
 
   async *#answer(
@@ -204,7 +206,7 @@ export class LocalChat implements Chat {
     const maxTokens = answerLength(engine, lengthOf(wanted), options.maxTokens);
     const reply = new Reply({
       sessions: this.#sessions,
-      answerTokens: this.#spoken,
+      answerTokens: this.#answerTokens,
       engine,
       output: new OutputProcessor(tokenizer, {
         stop: options.stop ?? [],
@@ -251,17 +253,17 @@ export class LocalChat implements Chat {
 
   #checked(ids: readonly number[], field: string): readonly number[] {
     const { size } = this.options.tokenizer;
-    const place = ids.findIndex((id) => !Number.isInteger(id) || id < 0 || id >= size);
-    if (place < 0) return ids;
+    const index = ids.findIndex((id) => !Number.isInteger(id) || id < 0 || id >= size);
+    if (index < 0) return ids;
     throw new PocketError(
       "BAD_REQUEST",
-      `Token id ${ids[place]} is not in the vocabulary, whose ids are 0 to ${size - 1}.`,
-      `${field}.${place}`,
+      `Token id ${ids[index]} is not in the vocabulary, whose ids are 0 to ${size - 1}.`,
+      `${field}.${index}`,
     );
   }
 }
 
-/** Without tools nothing in an answer is a call. */
+/** Undefined: the answer is not parsed for calls. */
 function callOptions({
   tools = [],
   toolChoice,
@@ -272,7 +274,7 @@ function callOptions({
   if (tools.length === 0 || toolChoice === "none") return undefined;
   const once = parallelToolCalls === false || typeof toolChoice === "object";
   const names = (callable ?? tools).map(({ name }) => name);
-  // JSON that was asked for may look like a call.
+  // An answer in a requested JSON format may look like a call of these tools; only tagged calls count then.
   const taggedOnly = tools.filter(({ strict }) => strict || format).map(({ name }) => name);
   return { names, taggedOnly, ...(once && { maxCalls: 1 }) };
 }

@@ -1,62 +1,62 @@
-// What sessions look like from outside: one row of a list, the map of one session's cells, and the counts over
-// all of them. Values only; nothing here changes a session.
+// What clients and metrics see of sessions: list entries, the map of one session's cells, and totals. The server serves
+// these types as they are.
 import { lengthOf } from "../text/span.ts";
 import type { DiskTier } from "./disk/disk-tier.ts";
 import type { EditPlan } from "./planner/edit-planner.ts";
 import type { Range } from "./planner/range.ts";
 import type { Session } from "./residency/session.ts";
 
+export type { Range as CellRange } from "./planner/range.ts";
+
 export interface SessionInfo {
   readonly id: string;
+  /** Named by a client; otherwise the server generated the id. */
   readonly named: boolean;
   readonly busy: boolean;
+  /** Tokens in the cache. */
   readonly tokens: number;
+  /** Leading tokens that equal a cold prefill. */
   readonly exactTokens: number;
-  /** Milliseconds since the epoch. */
+  /** Last request, in milliseconds since the epoch. */
   readonly usedAt: number;
 }
 
-/** Ranges are half-open, in cells. */
+/** The cells of one session. Ranges are in cells, ordered and disjoint. */
 export interface SessionMap {
   readonly tokens: number;
-  /** Cells beyond the exact length: approximate. One range or none. */
+  /** Approximate cells: all beyond the exact length. One range or none. */
   readonly stale: readonly Range[];
-  /** Of them, those that were moved by an edit and not computed since. */
-  readonly relocated: readonly Range[];
-  /** Rendered messages, in order. While a request is served they are those of its prompt, as far as filled. */
+  /** Rendered messages, in order. For a busy session those of its prompt, as far as it is computed. */
   readonly spans: readonly (Range & { readonly role: string })[];
-  /** Runs of cells by index - birth: how far they moved since their keys were written. */
+  /** Runs of cells with the same index - birth: how far they moved since their keys were written. */
   readonly shifts: readonly (Range & { readonly shift: number })[];
-  /** One per cell; -1 while unknown. */
-  readonly births: readonly number[];
-  readonly slots: readonly number[];
 }
 
-/** Of all tenants; counts since the start, but for the first six and diskBytes. */
+/** Over all tenants. Counts since the start, except the first six and diskBytes. */
 export interface SessionStats {
   readonly sessions: number;
   readonly named: number;
   readonly busy: number;
   /** Cells beyond the exact lengths of idle sessions. */
   readonly staleTokens: number;
-  /** Sessions with a version to go back to. */
+  /** Sessions with a previous version. */
   readonly undoable: number;
   readonly tokens: number;
   readonly repairedTokens: number;
-  /** Sessions let go of to make room in the pool or among each other. */
+  /** Sessions evicted to free pages or because there were too many. */
   readonly evictions: number;
-  /** Answers that waited for pages, or were computed again for want of them. */
+  /** Requests that waited for pages or were recomputed because there were none. */
   readonly preemptions: number;
   readonly diskHits: number;
   readonly diskWrites: number;
   readonly diskBytes: number;
-  /** Of prompts, as billed. */
+  /** Sums over the cache usage of all requests. */
   readonly keptTokens: number;
   readonly relocatedTokens: number;
   readonly computedTokens: number;
 }
 
-interface Others {
+interface OtherCounts {
   readonly repairedTokens: number;
   readonly evictions: number;
   readonly disk: Pick<DiskTier, "hits" | "writes" | "bytes"> | undefined;
@@ -74,8 +74,7 @@ export class Totals {
     this.#computed += computed;
   }
 
-  read(residents: Iterable<Session>, { repairedTokens, evictions, disk }: Others): SessionStats {
-    const sessions = Array.from(residents);
+  read(sessions: readonly Session[], { repairedTokens, evictions, disk }: OtherCounts): SessionStats {
     const count = (is: (session: Session) => boolean) => sessions.filter(is).length;
     const sum = (of: (session: Session) => number) =>
       sessions.reduce((total, session) => total + of(session), 0);
@@ -110,31 +109,27 @@ export function infoOf(session: Session): SessionInfo {
   };
 }
 
-export function mapOf({ sequence, spans, relocated, exactLength }: Session): SessionMap {
+export function mapOf({ sequence, spans, exactLength }: Session): SessionMap {
   const { length } = sequence;
-  const cells = sequence.cells();
-  const births = Array.from({ length }, (_, index) => cells?.births[index] ?? -1);
-  const parts: (Range & { readonly role: string })[] = [];
+  const messages: (Range & { readonly role: string })[] = [];
   let start = 0;
   for (const { role, tokens } of spans) {
     const end = Math.min(start + tokens.length, length);
-    if (start < end) parts.push({ start, end, role });
+    if (start < end) messages.push({ start, end, role });
     start = end;
   }
   return {
     tokens: length,
     stale: exactLength < length ? [{ start: exactLength, end: length }] : [],
-    relocated,
-    spans: parts,
-    shifts: shiftsOf(births),
-    births,
-    slots: Array.from({ length }, (_, index) => cells?.slots[index] ?? -1),
+    spans: messages,
+    shifts: shiftsOf(sequence.cells()?.births.subarray(0, length) ?? []),
   };
 }
 
-function shiftsOf(births: readonly number[]): (Range & { readonly shift: number })[] {
+/** A birth of -1 is unknown. */
+function shiftsOf(births: Iterable<number>): (Range & { readonly shift: number })[] {
   const shifts: { start: number; end: number; shift: number }[] = [];
-  for (const [index, birth] of births.entries()) {
+  for (const [index, birth] of Array.from(births).entries()) {
     const last = shifts.at(-1);
     if (birth < 0) continue;
     if (last?.end === index && last.shift === index - birth) last.end++;

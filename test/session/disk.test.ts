@@ -11,6 +11,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { pocketError } from "../../src/errors.ts";
+import type { LocalChat } from "../../src/session/local-chat.ts";
 import { hashing } from "../support/fake-engine.ts";
 import { ask, assistant, localChat, long, system, user } from "../support/fake-engine-chat.ts";
 
@@ -31,6 +32,9 @@ const open = (more: object = {}, bytes = 1 << 30) =>
     ...more,
   });
 const files = () => readdirSync(folder).sort();
+
+/** Cells of session "s" that an edit has moved. */
+const movedRanges = (chat: LocalChat) => chat.inspect("s").shifts.filter(({ shift }) => shift !== 0);
 
 describe("the disk tier", () => {
   it("brings an evicted session back by its name, and only the new turn is computed", async () => {
@@ -58,12 +62,12 @@ describe("the disk tier", () => {
     await ask(chat, { messages: history, session: "s", maxTokens: 2 });
     const edited = [system, user("Told."), ...history.slice(2)];
     const before = await ask(chat, { messages: edited, session: "s", maxTokens: 2 });
-    const [range] = chat.inspect("s").relocated;
+    const [range] = movedRanges(chat);
     await ask(chat, { messages: [user(long("z"))], session: "t", maxTokens: 2 });
     const { cacheUsage } = await ask(chat, { messages: [...edited, user("d")], session: "s", maxTokens: 2 });
     expect(cacheUsage.stale).toBeGreaterThan(before.cacheUsage.relocated - 20);
     // Up to the place where the new message begins.
-    const [after, ...rest] = chat.inspect("s").relocated;
+    const [after, ...rest] = movedRanges(chat);
     expect(after!.start).toBe(range!.start);
     expect(after!.end).toBe(cacheUsage.kept);
     expect(rest).toEqual([]);

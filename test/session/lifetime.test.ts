@@ -82,10 +82,10 @@ describe("the numbers", () => {
     // Two tokens of the answer have cells.
     expect(map.tokens).toBe(second.promptTokens + 2);
     expect(map.stale).toEqual([{ start: map.tokens - staleTokens, end: map.tokens }]);
-    const [moved] = map.relocated;
+    const moved = map.shifts.find((range) => range.shift !== 0);
     expect(moved!.end - moved!.start).toBe(second.cacheUsage.relocated);
     const shift = second.promptTokens - first.promptTokens;
-    expect(map.shifts).toContainEqual({ ...moved, shift });
+    expect(moved!.shift).toBe(shift);
     expect(map.shifts.map(({ shift: by }) => by)).toEqual([0, shift, 0]);
     expect(map.spans.map(({ role }) => role)).toEqual(["system", "user", "assistant", "user", "assistant"]);
     expect(map.spans[0]!.start).toBe(0);
@@ -93,6 +93,5 @@ describe("the numbers", () => {
       if (place > 0) expect(start).toBe(map.spans[place - 1]!.end);
     }
     expect(map.spans.at(-1)!.end).toBe(map.tokens);
-    expect(new Set(map.slots).size).toBe(map.tokens);
   });
 });

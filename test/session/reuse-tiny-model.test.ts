@@ -97,10 +97,9 @@ describe("on the real engine", () => {
 
     for (let wait = 0; wait < 2000 && chat.stats().staleTokens > 0; wait++)
       await new Promise((wake) => setTimeout(wake, 2));
-    const { stale, relocated, tokens, shifts } = chat.inspect("agent");
-    expect({ stale, relocated, shifts }).toEqual({
+    const { stale, tokens, shifts } = chat.inspect("agent");
+    expect({ stale, shifts }).toEqual({
       stale: [],
-      relocated: [],
       shifts: [{ start: 0, end: tokens, shift: 0 }],
     });
     const scored = { messages: [...history.messages(), user("And now?")], maxTokens: 6, topLogprobs: 3 };

@@ -1,19 +1,18 @@
-// The ids an answer was generated with, by its text. A client sends the text back; encoding it again may give
-// other ids, and then the cells of the answer would not be found. An answer with tool calls comes back as content
-// and calls, which a template may write otherwise than the model did: its text is found by them. Answers are shared
-// between the sessions of one tenant: ids of the same text are as good as any others. It is bounded, and losing an
-// entry costs time only.
+// Caches the token ids of generated answers by their text. A client sends the text back; encoding it again may give
+// other ids, and then the answer's cells would not be found. An answer with tool calls comes back as content and calls,
+// which a template may render differently from the model's text; that text is cached by content and calls. Shared by
+// the sessions of one tenant. Bounded: a lost entry only costs time.
 import type { Message, ToolCall } from "../../chat/chat.ts";
 import { Lru } from "../../text/lru.ts";
 
-const answersMax = 4096;
-/** Characters of text plus four bytes per id. */
-const bytesMax = 32 * 1024 * 1024;
+const maxAnswers = 4096;
+/** Two bytes per character of text, four per id. */
+const maxBytes = 32 * 1024 * 1024;
 
 export class AnswerTokenCache {
-  readonly #answers = new Lru<Int32Array>(bytesMax, answersMax);
-  /** Texts of answers with tool calls, by what a client sends back. */
-  readonly #texts = new Lru<string>(bytesMax, answersMax);
+  readonly #answers = new Lru<Int32Array>(maxBytes, maxAnswers);
+  /** Texts of answers with tool calls, by content and calls. */
+  readonly #texts = new Lru<string>(maxBytes, maxAnswers);
 
   get size(): number {
     return this.#answers.size;
@@ -29,26 +28,25 @@ export class AnswerTokenCache {
     return this.#answers.get(keyOf(text, tenant));
   }
 
-  /** `text` is what the model wrote for `content` and `calls`. */
+  /** `text` is what the model generated for `content` and `calls`. */
   recordCalls(content: string, calls: readonly ToolCall[], text: string, tenant?: string): void {
-    const key = keyOf(spellingOf(content, calls), tenant);
+    const key = keyOf(canonical(content, calls), tenant);
     this.#texts.set(key, text, (key.length + text.length) * 2);
   }
 
-  /** The message as the model wrote it, its calls in the content, where it was written here and the ids are known. */
+  /** The message with the model's own text, calls included, as its content, if its ids are known. */
   originalMessage(message: Message, tenant?: string): Message {
     const { role, content, toolCalls = [], ...others } = message;
     if (role !== "assistant" || toolCalls.length === 0) return message;
-    const text = this.#texts.get(keyOf(spellingOf(content, toolCalls), tenant));
+    const text = this.#texts.get(keyOf(canonical(content, toolCalls), tenant));
     if (text === undefined || !this.idsOf(text, tenant)) return message;
     return { ...others, role, content: text };
   }
 }
 
-/** The same for all spellings of the same calls: clients parse arguments and write them again. Ids do not matter. */
-function spellingOf(content: string, calls: readonly ToolCall[]): string {
-  const spelled = calls.map((call) => [call.name, compact(call.arguments)]);
-  return JSON.stringify([content.trim(), spelled]);
+/** One form for all spellings of the same calls, because clients parse and reformat arguments. Leaves out call ids. */
+function canonical(content: string, calls: readonly ToolCall[]): string {
+  return JSON.stringify([content.trim(), calls.map((call) => [call.name, compact(call.arguments)])]);
 }
 
 function compact(text: string): string {
@@ -59,7 +57,7 @@ function compact(text: string): string {
   }
 }
 
-/** A length in front of the tenant's name, so that no text can look like another tenant's. */
+/** The length of the tenant's name comes first, so that no text can look like another tenant's. */
 function keyOf(text: string, tenant: string | undefined): string {
   return tenant === undefined ? `-${text}` : `${tenant.length} ${tenant}${text}`;
 }

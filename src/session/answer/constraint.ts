@@ -1,6 +1,6 @@
-// What an answer is constrained to, as a plan for a grammar: a forced tool call, strict arguments, JSON of a schema, a
-// call or else such JSON. Decides which schemas count and what becomes of those that no grammar can be made of: refused
-// where the client relies on them, else any object and a warning. It walks no grammar.
+// Decides what an answer is constrained to and plans its grammar: a forced tool call, strict arguments, JSON of a
+// schema, or a call or such JSON. A schema that no grammar can express is an error if the client relies on it;
+// otherwise any object is accepted and a warning is returned.
 import type { ChatRequest, Tool } from "../../chat/chat.ts";
 import { PocketError, pocketError } from "../../errors.ts";
 import type { Grammars, TokenConstraint } from "../../text/grammar.ts";
@@ -10,32 +10,32 @@ import type { GrammarPlan } from "../../text/xgrammar.ts";
 type Constraints = Pick<ChatRequest, "tools" | "toolChoice" | "callable" | "parallelToolCalls" | "format">;
 
 export interface AnswerConstraint {
-  /** To be disposed by the caller. Absent: the answer is free. */
+  /** The caller disposes it. Absent: the answer is unconstrained. */
   readonly grammar?: TokenConstraint;
-  /** What was asked for and is not enforced, a sentence each. */
+  /** One sentence for each request that is not enforced. */
   readonly warnings: readonly string[];
 }
 
 const anyObject = JSON.stringify({ type: "object" });
 
-/** Throws BAD_SCHEMA with the field at fault, and BAD_REQUEST for a choice of no tool. */
+/** Throws BAD_SCHEMA with the field at fault, and BAD_REQUEST for an unknown tool. */
 export async function constrain(grammars: Grammars, request: Constraints): Promise<AnswerConstraint> {
   const { tools = [], toolChoice = "auto", format } = request;
   const callable = toolChoice === "none" ? [] : callableOf(tools, request);
   const isForced = toolChoice !== "auto";
-  // Calls that are forced leave no room for another form.
+  // A forced call excludes an answer in the requested format.
   const answer = format && (callable.length === 0 || !isForced) ? formatSchema(format) : undefined;
   if (!answer && !isBound(callable, tools, isForced)) return { warnings: [] };
   const calls = callable.map((one) => argumentsSchema(one, isForced));
-  const plan = (wanted: Wanted | undefined, schemas: readonly string[]) =>
+  const plan = (wanted: GrammarSchema | undefined, schemas: readonly string[]) =>
     planOf(request, callable, wanted?.text, schemas);
   const texts = calls.map(({ text }) => text);
   const grammar = await grammars.start(plan(answer, texts));
   const given = [...calls, ...(answer ? [answer] : [])];
   if (typeof grammar !== "string") return { grammar, warnings: warningsOf(given) };
-  // One of them is to blame: those that nobody relies on give way.
-  const proven: Wanted[] = [];
-  for (const one of given) proven.push(await provenOf(grammars, one));
+  // One schema does not compile: replace those that are not strict and do not compile by any object.
+  const proven: GrammarSchema[] = [];
+  for (const one of given) proven.push(await compiled(grammars, one));
   const rest = await grammars.start(
     plan(
       answer && proven.at(-1),
@@ -46,16 +46,16 @@ export async function constrain(grammars: Grammars, request: Constraints): Promi
   return { grammar: rest, warnings: warningsOf(proven) };
 }
 
-/** Free text around calls needs a grammar only where some call would be wrong. */
+/** Whether calls need a grammar although text around them is free: some call must be excluded or checked. */
 function isBound(callable: readonly Callable[], tools: readonly Tool[], isForced: boolean): boolean {
   if (callable.length === 0) return false;
   return isForced || callable.length < tools.length || callable.some(({ tool }) => tool.strict);
 }
 
-/** A tool that this answer may call, and its place in the request. */
+/** A tool that this answer may call, and its index in the request. */
 interface Callable {
   readonly tool: Tool;
-  readonly place: number;
+  readonly index: number;
 }
 
 function callableOf(tools: readonly Tool[], { toolChoice, callable }: Constraints): Callable[] {
@@ -64,11 +64,11 @@ function callableOf(tools: readonly Tool[], { toolChoice, callable }: Constraint
     ({ name }) => !tools.some((tool) => tool.name === name),
   );
   if (unknown) throw noTool(unknown.name);
-  return tools.flatMap((tool, place) => {
-    const narrower = callable?.find(({ name }) => name === tool.name);
-    if ((callable && !narrower) || named.some(({ name }) => name !== tool.name)) return [];
-    const { parameters = tool.parameters } = narrower ?? {};
-    return [{ tool: { ...tool, parameters }, place }];
+  return tools.flatMap((tool, index) => {
+    const override = callable?.find(({ name }) => name === tool.name);
+    if ((callable && !override) || named.some(({ name }) => name !== tool.name)) return [];
+    const { parameters = tool.parameters } = override ?? {};
+    return [{ tool: { ...tool, parameters }, index }];
   });
 }
 
@@ -95,33 +95,33 @@ function planOf(
   };
 }
 
-/** A schema as the grammar gets it. */
-interface Wanted {
+/** A schema as it is passed to the grammar. */
+interface GrammarSchema {
   readonly text: string;
-  /** Where the client wrote it. */
+  /** The request field. */
   readonly field: string;
-  /** The client relies on it, so it never gives way. */
+  /** The client relies on it: it is never replaced. */
   readonly strict: boolean;
-  /** Why any object stands in its place, or what of it is not enforced. */
+  /** Why it was replaced by any object, or which part of it is not enforced. */
   readonly lost?: string;
 }
 
-function formatSchema(format: NonNullable<ChatRequest["format"]>): Wanted {
+function formatSchema(format: NonNullable<ChatRequest["format"]>): GrammarSchema {
   if (format.type === "json_object") return { text: anyObject, field: "response_format", strict: true };
-  return wantedOf(format.schema, "response_format.json_schema.schema", format.strict);
+  return schemaOf(format.schema, "response_format.json_schema.schema", format.strict);
 }
 
-/** Of a strict tool, and of any in a forced call. */
+/** The arguments of a strict tool, or of any tool in a forced call; any object otherwise. */
 function argumentsSchema(
-  { tool: { parameters, strict = false }, place }: Callable,
+  { tool: { parameters, strict = false }, index }: Callable,
   isForced: boolean,
-): Wanted {
-  const field = `tools.${place}.function.parameters`;
+): GrammarSchema {
+  const field = `tools.${index}.function.parameters`;
   if (parameters === undefined || !(strict || isForced)) return { text: anyObject, field, strict: true };
-  return wantedOf(parameters, field, strict);
+  return schemaOf(parameters, field, strict);
 }
 
-function wantedOf(schema: unknown, field: string, strict: boolean): Wanted {
+function schemaOf(schema: unknown, field: string, strict: boolean): GrammarSchema {
   const fit = grammarSchema(schema);
   if ("text" in fit) {
     const { text, dropped } = fit;
@@ -132,18 +132,18 @@ function wantedOf(schema: unknown, field: string, strict: boolean): Wanted {
   return { text: anyObject, field: at, strict, lost: fit.sentence };
 }
 
-async function provenOf(grammars: Grammars, wanted: Wanted): Promise<Wanted> {
-  if (wanted.text === anyObject) return wanted;
-  const tried = await grammars.start({ schemas: [wanted.text] });
+async function compiled(grammars: Grammars, schema: GrammarSchema): Promise<GrammarSchema> {
+  if (schema.text === anyObject) return schema;
+  const tried = await grammars.start({ schemas: [schema.text] });
   if (typeof tried !== "string") {
     tried.dispose();
-    return wanted;
+    return schema;
   }
-  if (wanted.strict) throw badSchema(wanted.field, tried);
-  return { ...wanted, text: anyObject, lost: tried };
+  if (schema.strict) throw badSchema(schema.field, tried);
+  return { ...schema, text: anyObject, lost: tried };
 }
 
-function warningsOf(wanted: readonly Wanted[]): string[] {
+function warningsOf(wanted: readonly GrammarSchema[]): string[] {
   return wanted.flatMap(({ text, field, lost }) => {
     if (lost === undefined) return [];
     const instead = text === anyObject ? "Any JSON object was allowed there." : "The rest of it is enforced.";

@@ -1,6 +1,6 @@
-// One answer's tokens, from the engine to one reader. It sees to room: when the pool is full it lets idle
-// sessions go, waits for working ones, at last gives up the session's own cells, and goes on where it was. It
-// also knows every token that was sampled, read or not, so that the session can be put in step. Tokens only.
+// The tokens of one answer, from the engine to one reader. If the pool is full it evicts idle sessions, waits for busy
+// ones, or finally restarts the session, and then continues where it stopped. It records every sampled token, read or
+// not, so that the session can be reconciled.
 import type { Generated, Job } from "../../engine/job.ts";
 import { PocketError, pocketError } from "../../errors.ts";
 import { lengthOf } from "../../text/span.ts";
@@ -25,14 +25,14 @@ export class Generation {
     private readonly stop: AbortController,
   ) {}
 
-  /** What the session needs to know once `tokens` has ended. */
+  /** For `Sessions.checkin`, once `tokens` has ended. */
   get end(): JobEnd {
     return { generated: this.#generated, edited: this.#edited };
   }
 
   /**
-   * To be iterated once. Its end, however it comes, means that the engine has let go of the sequence. Throws
-   * CANCELLED, CACHE_FULL when no room could be made, ENGINE_BROKEN and its like.
+   * To be iterated once. When it ends or throws, the engine no longer uses the sequence. Throws CANCELLED, CACHE_FULL
+   * if no pages could be freed, and the engine's other errors.
    */
   async *tokens(): AsyncGenerator<Generated, void, undefined> {
     for (;;) {
@@ -41,7 +41,7 @@ export class Generation {
         return;
       } catch (cause) {
         if (!isCacheFull(cause)) throw cause;
-        if (await this.sessions.makeRoom(this.lease, this.stop.signal)) continue;
+        if (await this.sessions.freePages(this.lease, this.stop.signal)) continue;
         if (this.#restarted || this.#generated.length > 0 || this.lease.session.sequence.length === 0)
           throw cause;
         this.#restarted = true;
@@ -68,7 +68,7 @@ export class Generation {
       }
     } catch (cause) {
       open = false;
-      // A refused edit has changed nothing; a refusal later on leaves the edit in place.
+      // A refused edit has changed nothing; a later refusal leaves the edit applied.
       if (this.#edited !== "yes") this.#edited = isCacheFull(cause) ? "no" : "unknown";
       throw cause;
     } finally {
@@ -78,29 +78,29 @@ export class Generation {
 
   #applied(): void {
     this.#edited = "yes";
-    this.lease.session.applied();
+    this.lease.session.promptComputed();
   }
 
-  /** The whole job, or what is left of it after a stop in the middle. */
+  /** The whole job, or the rest of it after an interruption. */
   #job(): Job {
-    const said = this.#generated;
-    const last = said.at(-1);
+    const generated = this.#generated;
+    const last = generated.at(-1);
     const end = this.lease.session.sequence.length;
     const generatedFrom = lengthOf(this.lease.request.wanted);
     return {
       ...this.options,
       splices:
         last === undefined ? this.lease.plan.splices : [{ start: end, end, tokens: Int32Array.of(last) }],
-      maxTokens: this.options.maxTokens - said.length,
-      // An edit that is cut short leaves what it had not reached: what was relocated is not computed again.
+      maxTokens: this.options.maxTokens - generated.length,
+      // Survivors stay if the job ends early, so that they are not computed again.
       keepsSurvivors: true,
-      ...(said.length > 0 && { draw: said.length, generatedFrom }),
+      ...(generated.length > 0 && { draw: generated.length, generatedFrom }),
       signal: this.stop.signal,
       evictIdle: () => this.sessions.evictIdle(),
     };
   }
 
-  /** The engine may be ahead of the reader: what it sampled since may have become cells. */
+  /** Collects the tokens that the engine sampled but the reader did not read: they may have cells. */
   async #drain(answer: AsyncGenerator<Generated, void, undefined>): Promise<void> {
     this.stop.abort();
     try {

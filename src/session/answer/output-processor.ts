@@ -1,6 +1,5 @@
-// The way up for one answer's tokens: ids become text, stop strings cut it, tool calls are told from content, and
-// log-probabilities travel with the text they belong to. It also remembers which ids the text was spoken with.
-// It knows neither sessions nor the engine's loop.
+// Turns the tokens of one answer into chat events: decodes ids, applies stop strings, separates tool calls from
+// content, and attaches log-probabilities to the text. Records the ids of the text for the answer token cache.
 import { randomBytes } from "node:crypto";
 import type { ChatEvent, TokenLogprob, ToolCall } from "../../chat/chat.ts";
 import type { Generated } from "../../engine/job.ts";
@@ -15,14 +14,14 @@ type Logprob = NonNullable<TextDelta["logprobs"]>[number];
 
 export interface OutputOptions {
   readonly stop: readonly string[];
-  /** Whether deltas carry logprobs; those of tool calls have none. */
+  /** Whether text deltas carry logprobs. Tool calls have none. */
   readonly logprobs: boolean;
-  /** Absent: nothing in the text is a call. */
+  /** Absent: no text is parsed as a call. */
   readonly tools?: ToolCallOptions | undefined;
 }
 
-/** Characters of decoded text, held back or not, in front of a token and behind it. */
-interface Uttered {
+/** A token and its text, as offsets in the decoded text. */
+interface DecodedToken {
   readonly id: number;
   readonly start: number;
   readonly end: number;
@@ -30,64 +29,65 @@ interface Uttered {
 }
 
 export class OutputProcessor {
-  readonly #decoder: Detokenizer;
+  readonly #detokenizer: Detokenizer;
   readonly #stops: StopStrings;
   readonly #calls: ToolCalls | undefined;
-  readonly #uttered: Uttered[] = [];
-  readonly #ids: string[] = [];
-  readonly #complete: ToolCall[] = [];
+  readonly #tokens: DecodedToken[] = [];
+  readonly #callIds: string[] = [];
+  readonly #completeCalls: ToolCall[] = [];
+  /** Characters of decoded text, including text that is held back. */
   #decoded = 0;
-  /** In front of the stop string, calls included. */
+  /** Released text up to the stop string, calls included. */
   #text = "";
   #content = "";
-  /** Of `#uttered`, how many logprobs have gone out. */
+  /** Tokens whose logprobs have been emitted. */
   #reported = 0;
 
   constructor(
     private readonly tokenizer: Tokenizer,
     private readonly options: OutputOptions,
   ) {
-    this.#decoder = new Detokenizer(tokenizer);
+    this.#detokenizer = new Detokenizer(tokenizer);
     this.#stops = new StopStrings(options.stop);
     this.#calls = options.tools && new ToolCalls(options.tools);
   }
 
-  /** A stop string was met, or the one call that is wanted is there: nothing more will come. */
+  /** A stop string occurred, or the only wanted call is complete: nothing more will be emitted. */
   get stopped(): boolean {
     return this.#stops.stopped || (this.#calls?.full ?? false);
   }
 
-  /** Whether there are complete calls; and whether the last one breaks off, once the answer has ended. */
+  /** Whether there are complete calls, and, once the answer has ended, whether the last one is incomplete. */
   get calls(): "none" | "complete" | "broken" {
     if (this.#calls?.broken) return "broken";
-    return this.#complete.length > 0 ? "complete" : "none";
+    return this.#completeCalls.length > 0 ? "complete" : "none";
   }
 
-  /** What goes up now. */
+  /** Returns the events that can be emitted now. */
   push(generated: Generated): ChatEvent[] {
     const start = this.#decoded;
-    const text = this.#decoder.push(generated.token);
+    const text = this.#detokenizer.push(generated.token);
     this.#decoded += text.length;
     const logprob = this.options.logprobs ? this.#logprob(generated) : undefined;
-    this.#uttered.push({ id: generated.token, start, end: this.#decoded, logprob });
+    this.#tokens.push({ id: generated.token, start, end: this.#decoded, logprob });
     return this.#release(this.#stops.push(text));
   }
 
-  /** What was held back, when the answer has ended. */
+  /** Returns the events that were held back. Call it when the answer has ended. */
   flush(): ChatEvent[] {
-    const rest = this.#stops.push(this.#decoder.flush()) + this.#stops.flush();
+    const rest = this.#stops.push(this.#detokenizer.flush()) + this.#stops.flush();
     const events = this.#release(rest);
     return this.#calls ? [...events, ...this.#calls.flush().flatMap((part) => this.#event(part))] : events;
   }
 
-  /** Records the ids of the text that went up, where they spell exactly that text. */
-  remember(spoken: AnswerTokenCache, tenant: string | undefined): void {
-    const count = this.#uttered.findLastIndex(({ end }) => end <= this.#text.length) + 1;
-    const ids = this.#uttered.slice(0, count).map(({ id }) => id);
+  /** Records the ids of the released text, if they decode to exactly that text. */
+  recordTokens(cache: AnswerTokenCache, tenant: string | undefined): void {
+    const count = this.#tokens.findLastIndex(({ end }) => end <= this.#text.length) + 1;
+    const ids = this.#tokens.slice(0, count).map(({ id }) => id);
     if (this.tokenizer.decode(ids) !== this.#text) return;
-    spoken.record(this.#text, ids, tenant);
+    cache.record(this.#text, ids, tenant);
     if (this.calls === "complete") {
-      spoken.recordCalls(this.#content, this.#complete, this.#text, tenant);
+      cache.recordCalls(this.#content, this.#completeCalls, this.#text, tenant);
     }
   }
 
@@ -108,21 +108,21 @@ export class OutputProcessor {
     }
     const { index, name } = part;
     if (part.kind === "call-start") {
-      // Unique in the conversation, which may come back to another server.
+      // Random, because the conversation may continue on another server.
       const id = `call_${randomBytes(12).toString("hex")}`;
-      this.#ids.push(id);
+      this.#callIds.push(id);
       return [{ type: "tool-call-start", index, id, name }];
     }
-    const call = { id: this.#ids[index]!, name, arguments: part.arguments };
-    this.#complete.push(call);
+    const call = { id: this.#callIds[index]!, name, arguments: part.arguments };
+    this.#completeCalls.push(call);
     return [{ type: "tool-call", call }];
   }
 
-  /** Content that stands at [start, end) of the text, with the logprobs of the tokens that end in it. */
+  /** Content at [start, end) of the text, with the logprobs of the tokens that end in it. */
   #delta(text: string, start: number, end: number): TextDelta[] {
     const logprobs: Logprob[] = [];
-    for (; this.#reported < this.#uttered.length; this.#reported++) {
-      const token = this.#uttered[this.#reported]!;
+    for (; this.#reported < this.#tokens.length; this.#reported++) {
+      const token = this.#tokens[this.#reported]!;
       if (token.end > end) break;
       const inside = token.end > start || (token.start === token.end && token.start >= start);
       if (token.logprob && inside) logprobs.push(token.logprob);
@@ -133,13 +133,13 @@ export class OutputProcessor {
 
   #logprob({ token, logprob, top }: Generated): Logprob {
     return {
-      ...this.#named(token, logprob),
-      top: top.map((alternative) => this.#named(alternative.token, alternative.logprob)),
+      ...this.#tokenLogprob(token, logprob),
+      top: top.map((alternative) => this.#tokenLogprob(alternative.token, alternative.logprob)),
     };
   }
 
-  /** A token that is no whole character shows U+FFFD in its text; `bytes` are exact. */
-  #named(token: number, logprob: number): TokenLogprob {
+  /** The text of a token that is part of a character is U+FFFD; `bytes` are exact. */
+  #tokenLogprob(token: number, logprob: number): TokenLogprob {
     return {
       token: this.tokenizer.decode([token]),
       bytes: Array.from(this.tokenizer.bytesOf(token)),

@@ -1,6 +1,5 @@
-// One request being served: a session checked out, its job run, its events in the order of the Chat port, and
-// the session given back, whether the answer ends, fails, is aborted or is no longer read. Made per request;
-// the session is only taken when the events are asked for.
+// Serves one request: checks out a session, runs its job, emits the events of the Chat port in order, and checks the
+// session in whether the answer ends, fails, is aborted or is no longer read.
 import type { CacheUsage, ChatEvent, FinishReason } from "../../chat/chat.ts";
 import type { EnginePort, Generated } from "../../engine/job.ts";
 import { pocketError } from "../../errors.ts";
@@ -11,6 +10,7 @@ import type { Lease, Sessions } from "../residency/sessions.ts";
 import type { AnswerTokenCache } from "./answer-token-cache.ts";
 import { Generation, type GenerationOptions } from "./generation.ts";
 import type { OutputProcessor } from "./output-processor.ts";
+import { settledWithin } from "./settled-within.ts";
 
 export interface ReplyOptions {
   readonly sessions: Sessions;
@@ -24,12 +24,11 @@ export interface ReplyOptions {
 }
 
 /**
- * An engine refuses a job at once or not at all, but "at once" may be a step away: so long the first event is
- * held back, in milliseconds, so that a refusal comes before it. Much longer would keep a client in the dark
- * while a long prompt is read.
+ * Milliseconds that the first event is held back. The engine may refuse a job up to one step after it was started; an
+ * error before the first event becomes an HTTP status. A longer delay would show a client nothing during a prefill.
  */
 const refusalMs = 250;
-/** Tokens of an answer for which room is made beforehand; more is found when it is needed. */
+/** Tokens of an answer for which pages are freed in advance; more are freed when they are needed. */
 const answerReserve = 256;
 
 export class Reply {
@@ -42,7 +41,7 @@ export class Reply {
 
   constructor(private readonly options: ReplyOptions) {}
 
-  /** To be iterated once. Throws PocketError; before the first event where the request cannot be served. */
+  /** To be iterated once. Throws PocketError, before the first event if the request cannot be served. */
   async *events(): AsyncGenerator<ChatEvent, void, undefined> {
     const { sessions, signal, generation: generationOptions } = this.options;
     if (signal?.aborted) throw pocketError("CANCELLED");
@@ -56,38 +55,38 @@ export class Reply {
     } finally {
       signal?.removeEventListener("abort", abort);
     }
-    // After the checkin, so that a client's next turn finds its session idle.
+    // After the checkin, so that the client's next turn finds the session idle.
     yield {
       type: "answer-finished",
       reason: this.#finish,
       promptTokens: this.#promptTokens,
       completionTokens: this.#completionTokens,
-      cacheUsage: billOf(lease, stale),
+      cacheUsage: cacheUsageOf(lease, stale),
       draftTokens: { accepted: this.#accepted, rejected: this.#rejected },
       ...this.#clock.read(),
     };
   }
 
-  /** Returns the stale tokens of the prompt, once the answer has ended and the session is back. */
+  /** Returns the stale tokens of the prompt after the answer has ended and the session is checked in. */
   async *#serve(lease: Lease, options: GenerationOptions): AsyncGenerator<ChatEvent, number, undefined> {
-    const { sessions } = this.options;
+    const { sessions, output, answerTokens, checkout } = this.options;
     const generation = new Generation(sessions, lease, options, this.#stop);
     const tokens = generation.tokens();
     try {
       await this.#reserve(lease);
-      yield* this.#speak(tokens, lease);
+      yield* this.#stream(tokens, lease);
       await tokens.return();
       return staleTokens(lease.plan.reused, lease.session.sequence.exactLength);
     } finally {
       this.#stop.abort();
-      // An answer that nobody reads any more may still fail; there is nobody to tell.
+      // If the reader has left, an error of the answer has no recipient.
       await tokens.return().catch(() => undefined);
-      this.options.output.remember(this.options.answerTokens, this.options.checkout.tenant);
+      output.recordTokens(answerTokens, checkout.tenant);
       sessions.checkin(lease, generation.end);
     }
   }
 
-  async *#speak(
+  async *#stream(
     tokens: AsyncGenerator<Generated, void, undefined>,
     lease: Lease,
   ): AsyncGenerator<ChatEvent, void, undefined> {
@@ -97,7 +96,7 @@ export class Reply {
     yield {
       type: "prompt-planned",
       promptTokens: this.#promptTokens,
-      cacheUsage: billOf(lease, lease.plan.stale),
+      cacheUsage: cacheUsageOf(lease, lease.plan.stale),
     };
     for (;;) {
       const { done, value } = await next;
@@ -115,12 +114,12 @@ export class Reply {
       next = tokens.next();
     }
     yield* output.flush();
-    // Half a call is told from a whole one by nothing but the reason; where there was no end, that is "length".
+    // Only the finish reason tells a client that the last call is incomplete.
     if (output.calls === "broken") this.#finish = "length";
     else if (output.calls === "complete" && this.#finish === "stop") this.#finish = "tool_calls";
   }
 
-  /** Makes room before the engine has to refuse. Cut cells count as free, but for those that an undo keeps. */
+  /** Frees pages before the engine has to refuse. Cut cells count as free unless the previous version keeps them. */
   async #reserve({ plan, session }: Lease): Promise<void> {
     const { engine, generation, sessions } = this.options;
     const pageEdges = engine.pageSize * plan.splices.length;
@@ -133,12 +132,12 @@ export class Reply {
   }
 }
 
-function billOf({ session, plan }: Lease, stale: number): CacheUsage {
+function cacheUsageOf({ session, plan }: Lease, stale: number): CacheUsage {
   const { kept, relocated, computed, reason } = plan;
   return { session: session.id, kept, relocated, computed, stale, reason };
 }
 
-/** Milliseconds to the first token, and from there on. */
+/** Milliseconds to the first token, and from there to the end. */
 class Clock {
   readonly #start = performance.now();
   #first: number | undefined;
@@ -151,18 +150,5 @@ class Clock {
     const now = performance.now();
     const first = this.#first ?? now;
     return { promptMs: first - this.#start, generateMs: now - first };
-  }
-}
-
-/** Rejects as `result` does within the time; else resolves and leaves the result to be awaited later. */
-async function settledWithin(result: Promise<unknown>, ms: number): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, ms);
-  });
-  try {
-    await Promise.race([result, late]);
-  } finally {
-    clearTimeout(timer);
   }
 }

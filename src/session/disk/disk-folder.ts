@@ -1,6 +1,5 @@
-// What an earlier process left in the folder of the disk tier: pairs of cells and sidecar. Whatever is half of a
-// pair, or was being written when that process ended, is deleted. It reads sidecars only; cells are checked when
-// they are loaded.
+// Lists the files that an earlier process left in the folder of the disk tier: pairs of a cell file and a sidecar.
+// Deletes incomplete pairs and temporary files. Reads sidecars only; cells are checked when they are loaded.
 import { readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { fileNameOf, parseSidecar, type Sidecar } from "./sidecar.ts";
@@ -11,15 +10,15 @@ export interface File extends Sidecar {
   readonly bytes: number;
 }
 
-const ours = /^([\w-]{32})\.(kv|json)(\..*)?$/;
+const fileNamePattern = /^([\w-]{32})\.(kv|json)(\..*)?$/;
 
 /** Least recently used first. Throws what the file system throws. */
 export function filesIn(folder: string): File[] {
   const names = new Set<string>();
   for (const entry of readdirSync(folder)) {
-    const [, name, kind, rest] = ours.exec(entry) ?? [];
+    const [, name, kind, rest] = fileNamePattern.exec(entry) ?? [];
     if (name && kind && !rest) names.add(name);
-    // What was being written.
+    // A temporary file of a write that did not finish.
     else if (name) rmSync(join(folder, entry), { force: true });
   }
   const files = Array.from(names).flatMap((name) => fileNamed(folder, name) ?? []);
@@ -36,7 +35,7 @@ function fileNamed(folder: string, name: string): File | undefined {
       return { ...sidecar, name, bytes: size + text.length };
     }
   } catch {
-    // One of the two is missing or cannot be read: neither is of use.
+    // One file is missing or unreadable, so the pair is useless.
   }
   for (const kind of ["json", "kv"]) rmSync(path(kind), { force: true });
   return undefined;

@@ -1,6 +1,6 @@
-// Sessions on disk: the cells of one that had to go are written once, and come back by reading instead of
-// computing. A cache, never the only copy of anything: whatever fails here is a line in the log, and the session
-// is computed again. One folder belongs to one model and one process. What is in a file of cells is the engine's.
+// The disk tier: cells of evicted sessions, written once and read back instead of being computed. A cache, never the
+// only copy of anything: every failure is a log line, and the session is computed again. One folder belongs to one
+// model and one process. The engine defines the format of the cell files.
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -23,12 +23,12 @@ import {
 
 export interface DiskOptions {
   readonly folder: string;
-  /** Bytes that the files may take. */
+  /** Limit of the files' total size. */
   readonly bytes: number;
   readonly log: (line: string) => void;
 }
 
-/** A file, and how much of what was asked for is in it. */
+/** A file, and the number of wanted tokens in it. */
 export interface FileMatch {
   readonly id: string;
   readonly tokens: number;
@@ -42,18 +42,18 @@ export class DiskTier {
   /** Least recently used first. */
   readonly #files = new Map<string, File>();
   #bytes = 0;
-  /** Acts follow each other: one disk, and no file is read while it is replaced. */
-  #acts: Promise<unknown> = Promise.resolve();
-  /** Files that are being written, or wait for it; one may be twice. */
+  /** The last queued operation. They run one after another, so that no file is read while it is replaced. */
+  #queue: Promise<unknown> = Promise.resolve();
+  /** Files that are being written or queued for it; a name may occur twice. */
   readonly #writing = new Set<Sidecar & { readonly name: string }>();
-  /** Files that are as good as deleted. */
-  readonly #doomed = new Set<string>();
+  /** Files whose deletion is queued. */
+  readonly #deleted = new Set<string>();
   #bytesPerToken = 0;
   #saves = 0;
 
   private constructor(private readonly options: DiskOptions) {}
 
-  /** Reads what an earlier process left. Undefined, with a line in the log: the folder cannot be used. */
+  /** Lists what an earlier process left. Undefined, with a log line: the folder cannot be used. */
   static open(options: DiskOptions): DiskTier | undefined {
     const tier = new DiskTier(options);
     try {
@@ -73,19 +73,19 @@ export class DiskTier {
     return this.#bytes;
   }
 
-  /** Tokens of the session's file; 0: there is none. */
+  /** Tokens in the session's file; 0: there is none. */
   tokensOf({ id, tenant }: Omit<SessionName, "named">): number {
     const name = fileNameOf(id, saltOf(tenant));
-    const file = this.#doomed.has(name) ? undefined : this.#files.get(name);
+    const file = this.#deleted.has(name) ? undefined : this.#files.get(name);
     return file ? tokensIn(file) : 0;
   }
 
-  /** The file that shares most exact chunks with a prompt whose chunks have these names. */
+  /** The file that shares the most exact chunks with a prompt. `keys`: chunk keys of the prompt. */
   longestPrefix(keys: readonly string[]): { readonly id: string; readonly chunks: number } | undefined {
     const marks = marksOf(keys);
     let best: { readonly id: string; readonly chunks: number } | undefined;
     for (const file of this.#files.values()) {
-      if (this.#doomed.has(file.name)) continue;
+      if (this.#deleted.has(file.name)) continue;
       let shared = 0;
       while (shared < marks.length && file.marks[shared] === marks[shared]) shared++;
       if (shared > 0 && shared * markChunks >= (best?.chunks ?? 0)) {
@@ -96,8 +96,8 @@ export class DiskTier {
   }
 
   /**
-   * Files of the tenant that hold some of these spans, with the tokens of those: remains of the session `of`, or
-   * anonymous sessions where that is undefined. Waits for those that are being written.
+   * Files of the tenant, and how many tokens of these spans each holds: victims of the session `of`, or anonymous
+   * sessions if `of` is undefined. Waits for files that are being written.
    */
   async filesWith(
     tenant: string | undefined,
@@ -107,9 +107,9 @@ export class DiskTier {
     const salt = saltOf(tenant);
     const isMeant = (file: Sidecar) =>
       file.salt === salt && file.of === of && (of !== undefined || !file.named);
-    if (this.#writes(isMeant)) await this.#acts;
+    if (this.#writes(isMeant)) await this.#queue;
     const files = Array.from(this.#files.values()).filter(
-      (file) => isMeant(file) && !this.#doomed.has(file.name),
+      (file) => isMeant(file) && !this.#deleted.has(file.name),
     );
     if (files.length === 0) return [];
     const marks = new Set(spans.map((span) => spanMark(salt, span)));
@@ -117,8 +117,8 @@ export class DiskTier {
   }
 
   /**
-   * Begins to write the cells before it returns, so that the caller may release them at once. Resolves, in any
-   * case, when their pages are not needed any more. `keys`: names of exact chunks; `of`: see Sidecar.
+   * Begins to write the cells before it returns, so the caller may release them at once. Resolves when their pages
+   * are no longer needed; never rejects. `keys`: keys of the exact chunks; `of`: see Sidecar.
    */
   async save(
     name: SessionName,
@@ -147,10 +147,10 @@ export class DiskTier {
     };
     const writing = { ...sidecar, name: file };
     this.#writing.add(writing);
-    this.#doomed.delete(file);
+    this.#deleted.delete(file);
     const temporary = this.#path(file, `kv.${this.#saves++}`);
     const saving = sequence.save(temporary);
-    void this.#act(`Session '${name.id}' could not be written to disk`, async () => {
+    void this.#enqueue(`Session '${name.id}' could not be written to disk`, async () => {
       try {
         await saving;
         await this.#enter(file, sidecar, temporary);
@@ -162,16 +162,16 @@ export class DiskTier {
     await saving.catch(() => undefined);
   }
 
-  /** The session's cells as they were; undefined: they are not to be had, and the file is gone. */
+  /** The session's cells as they were written. Undefined: they cannot be read, and the file is deleted. */
   async load(
     { id, tenant }: Omit<SessionName, "named">,
     engine: EnginePort,
   ): Promise<(Loaded & SessionName) | undefined> {
     const name = fileNameOf(id, saltOf(tenant));
     let loaded: (Loaded & SessionName) | undefined;
-    await this.#act(`Session '${id}' could not be read from disk and is computed again`, async () => {
+    await this.#enqueue(`Session '${id}' could not be read from disk and is computed again`, async () => {
       const file = this.#files.get(name);
-      if (!file || !engine.load) return;
+      if (!file) return;
       const cells = await this.#cells(file, engine);
       this.#files.delete(name);
       this.#files.set(name, file);
@@ -181,41 +181,41 @@ export class DiskTier {
     return loaded;
   }
 
-  /** With its remains. False: there was nothing of it. They are gone when `settled` resolves. */
+  /** Deletes the session's file and victims. False: it had no file. The files are gone when `settled` resolves. */
   delete({ id, tenant }: Omit<SessionName, "named">): boolean {
     const salt = saltOf(tenant);
     const name = fileNameOf(id, salt);
-    const remains = () =>
+    const victims = () =>
       Array.from(this.#files.values()).flatMap((file) =>
         file.of === id && file.salt === salt ? [file.name] : [],
       );
     const found =
-      !this.#doomed.has(name) && (this.#files.has(name) || this.#writes((file) => file.name === name));
-    const names = [name, ...remains()];
+      !this.#deleted.has(name) && (this.#files.has(name) || this.#writes((file) => file.name === name));
+    const names = [name, ...victims()];
     if (!found && names.length === 1 && this.#writing.size === 0) return false;
-    for (const one of names) this.#doomed.add(one);
-    void this.#act(`Files of session '${id}' could not be deleted`, async () => {
-      // Also remains that were being written.
-      for (const one of new Set([...names, ...remains()])) {
+    for (const one of names) this.#deleted.add(one);
+    void this.#enqueue(`Files of session '${id}' could not be deleted`, async () => {
+      // Includes victims whose files were still being written when `delete` was called.
+      for (const one of new Set([...names, ...victims()])) {
         await this.#remove(one);
-        this.#doomed.delete(one);
+        this.#deleted.delete(one);
       }
     });
     return found;
   }
 
-  /** Resolves when the session is not being written any more. */
+  /** Resolves when the session's file is not being written. */
   async written({ id, tenant }: Omit<SessionName, "named">): Promise<void> {
     const name = fileNameOf(id, saltOf(tenant));
-    if (this.#writes((file) => file.name === name)) await this.#acts;
+    if (this.#writes((file) => file.name === name)) await this.#queue;
   }
 
-  /** Resolves when everything asked for until now is done. */
+  /** Resolves when everything queued so far is done. */
   async settled(): Promise<void> {
-    await this.#acts;
+    await this.#queue;
   }
 
-  /** A crash in between leaves cells without a sidecar, which the next start deletes. */
+  /** Moves a written file into place. A crash in between leaves cells without a sidecar; the next start deletes them. */
   async #enter(name: string, sidecar: Sidecar, temporary: string): Promise<void> {
     await this.#remove(name);
     const cells = this.#path(name, "kv");
@@ -245,13 +245,13 @@ export class DiskTier {
   ): Promise<{ readonly sequence: SequencePort; readonly spans: readonly Span[] }> {
     let sequence: SequencePort | undefined;
     try {
-      sequence = await engine.load!(this.#path(file.name, "kv"));
-      const tokens = sequence.tokens!();
-      if (tokens.length !== tokensIn(file)) throw new Error("its sidecar tells another number of tokens");
+      sequence = await engine.load(this.#path(file.name, "kv"));
+      const tokens = sequence.tokens();
+      if (tokens.length !== tokensIn(file)) throw new Error("the sidecar has a different number of tokens");
       return { sequence, spans: spansIn(file, tokens) };
     } catch (cause) {
       sequence?.release();
-      // A full pool says nothing against the file.
+      // A full pool does not mean that the file is damaged.
       if ((cause as { code?: unknown }).code !== "CACHE_FULL") await this.#remove(file.name);
       throw cause;
     }
@@ -261,7 +261,7 @@ export class DiskTier {
     const file = this.#files.get(name);
     if (file) this.#bytes -= file.bytes;
     this.#files.delete(name);
-    // The sidecar first: cells without one are nobody's.
+    // The sidecar first: a crash then leaves cells without a sidecar, which the next start deletes.
     for (const kind of ["json", "json.tmp", "kv"]) await rm(this.#path(name, kind), { force: true });
   }
 
@@ -278,11 +278,12 @@ export class DiskTier {
     return join(this.options.folder, `${name}.${kind}`);
   }
 
-  #act(complaint: string, act: () => Promise<void>): Promise<void> {
-    const done = this.#acts
-      .then(act)
+  /** Runs after everything queued before. A failure is logged with `complaint` in front. */
+  #enqueue(complaint: string, operation: () => Promise<void>): Promise<void> {
+    const done = this.#queue
+      .then(operation)
       .catch((cause: unknown) => this.options.log(`${complaint}: ${messageOf(cause)}`));
-    this.#acts = done;
+    this.#queue = done;
     return done;
   }
 }

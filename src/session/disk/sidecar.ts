@@ -1,5 +1,5 @@
-// The small JSON file beside the cells of a session on disk: what they are, without a word of what they say.
-// Tokens stand in the file of the cells; API keys stand nowhere. Pure: text in, value out.
+// The JSON sidecar of a cell file: what the cells are, without their text. Tokens are in the cell file; API keys are in
+// neither. Pure functions: text in, value out.
 import { createHash } from "node:crypto";
 import { type Span, spanOf } from "../../text/span.ts";
 import type { Range } from "../planner/range.ts";
@@ -9,28 +9,28 @@ export interface Sidecar {
   readonly named: boolean;
   /** saltOf the tenant. */
   readonly salt: string;
-  /** Present on remains: the session that they were taken out of. */
+  /** Present on victims: the session that they were removed from. */
   readonly of?: string | undefined;
-  /** `mark` names what the span says (spanMark). */
+  /** `mark` identifies the span's tokens (spanMark). */
   readonly spans: readonly { readonly role: Span["role"]; readonly count: number; readonly mark: string }[];
   readonly relocated: readonly Range[];
-  /** Names of exact chunks (prefix-index.ts), of every `markChunks`-th one; marks[i] covers (i + 1) * markChunks. */
+  /** Keys of exact chunks (prefix-index.ts), every `markChunks`-th one: marks[i] covers (i + 1) * markChunks chunks. */
   readonly marks: readonly string[];
   /** Milliseconds since the epoch. */
   readonly usedAt: number;
 }
 
 const version = 2;
-/** Chunks from one mark to the next: less than that is not worth reading a file for. */
+/** Chunks between two marks. Sharing fewer chunks is not worth reading a file. */
 export const markChunks = 16;
 
 const roles: readonly string[] = ["system", "user", "assistant", "tool", "template"];
 
 export function marksOf(keys: readonly string[]): string[] {
-  return keys.filter((_, place) => (place + 1) % markChunks === 0);
+  return keys.filter((_, index) => (index + 1) % markChunks === 0);
 }
 
-/** Equal for spans of one tenant exactly when they have the same tokens, but for a chance of 2^-96. */
+/** Equal for spans of one tenant with the same tokens, different otherwise (96 bits of a hash). */
 export function spanMark(salt: string, { key }: Span): string {
   return createHash("sha256").update(`${salt} span\n`).update(key, "latin1").digest("base64url").slice(0, 16);
 }
@@ -39,12 +39,12 @@ export function tokensIn({ spans }: Pick<Sidecar, "spans">): number {
   return spans.reduce((sum, { count }) => sum + count, 0);
 }
 
-/** Tokens of the spans that have one of these marks. */
+/** Tokens of the spans with one of these marks. */
 export function tokensMarked({ spans }: Pick<Sidecar, "spans">, marks: ReadonlySet<string>): number {
   return spans.reduce((sum, { count, mark }) => sum + (marks.has(mark) ? count : 0), 0);
 }
 
-/** `tokens` cut as the sidecar tells. */
+/** Cuts `tokens` into the sidecar's spans. */
 export function spansIn({ spans }: Pick<Sidecar, "spans">, tokens: Int32Array): Span[] {
   let at = 0;
   return spans.map(({ role, count }) => {
@@ -53,7 +53,7 @@ export function spansIn({ spans }: Pick<Sidecar, "spans">, tokens: Int32Array): 
   });
 }
 
-/** The files' common name: nothing of a session's id reaches the file system. */
+/** The name that a session's files share. The session's id does not appear in it. */
 export function fileNameOf(id: string, salt: string): string {
   return createHash("sha256").update(`${salt} ${id}`).digest("base64url").slice(0, 32);
 }
@@ -62,7 +62,7 @@ export function formatSidecar(sidecar: Sidecar): string {
   return JSON.stringify({ version, ...sidecar });
 }
 
-/** Undefined for anything that formatSidecar has not written. */
+/** Undefined if formatSidecar did not write the text. */
 export function parseSidecar(text: string): Sidecar | undefined {
   let value: unknown;
   try {

@@ -1,22 +1,22 @@
-// Why a session that a client names is not here any more, for the sentence on its next bill. Bounded; a name that
-// is forgotten costs a sentence.
-const gravesMax = 1000;
+// Why a named session is no longer resident, for the reason text of the next request that names it. Bounded: a
+// forgotten entry only loses a sentence.
+const maxReasons = 1000;
 
 export class EvictionReasons {
   readonly #reasons = new Map<string, string>();
 
-  /** `why` follows the session's name, as in "had gone to make room". */
-  set(key: string, why: string): void {
+  /** `reason` follows the session's name in a sentence, as in "had gone to make room". */
+  set(key: string, reason: string): void {
     this.#reasons.delete(key);
-    this.#reasons.set(key, why);
+    this.#reasons.set(key, reason);
     const [oldest] = this.#reasons.keys();
-    if (this.#reasons.size > gravesMax && oldest !== undefined) this.#reasons.delete(oldest);
+    if (this.#reasons.size > maxReasons && oldest !== undefined) this.#reasons.delete(oldest);
   }
 
-  /** Told once. */
+  /** Returns the reason once. */
   take(key: string): string | undefined {
-    const why = this.#reasons.get(key);
+    const reason = this.#reasons.get(key);
     this.#reasons.delete(key);
-    return why;
+    return reason;
   }
 }

@@ -1,6 +1,6 @@
-// Room in the pool and among sessions: what goes, in which order, and where to. Versions before an edit go
-// first, then the remains of edits, then idle sessions, least recently used first, then what sessions that went began with. A session that
-// goes is written to disk where there is one, and its pages come back when it is. It chooses nothing that is busy.
+// Frees pages: evicts the next entry of the retention list until the requested tokens fit. An evicted session or
+// victim is written to disk if there is a disk tier; its pages are free once the file is written. Busy sessions are
+// never evicted.
 import { randomUUID } from "node:crypto";
 import type { EnginePort } from "../../engine/job.ts";
 import type { DiskTier } from "../disk/disk-tier.ts";
@@ -8,57 +8,55 @@ import type { EvictionReasons } from "./eviction-reasons.ts";
 import { keyOf, type Residents } from "./residents.ts";
 import type { Session, Version } from "./session.ts";
 
-/** Fewer tokens are computed again sooner than a file is read. */
+/** Fewer tokens are computed faster than a file is read. */
 const minOnDisk = 64;
 
 export class Evictor {
-  /** Sessions let go of to make room in the pool or among each other. */
+  /** Sessions evicted to free pages or because there were too many. */
   evictions = 0;
-  /** Sessions that are being written to disk, whose pages come back then. */
-  readonly #departing = new Set<Promise<void>>();
-  /** Called when a working session has ended. */
+  /** Files being written; their pages become free when they settle. */
+  readonly #writing = new Set<Promise<void>>();
+  /** Called when a busy session has ended. */
   readonly #waiting: (() => void)[] = [];
 
   constructor(
     private readonly engine: Pick<EnginePort, "tokensFree">,
     private readonly residents: Residents,
-    private readonly graves: EvictionReasons,
+    private readonly reasons: EvictionReasons,
     private readonly disk: DiskTier | undefined,
   ) {}
 
-  /** Lets go of what is idle until `tokens` more fit, or nothing is left. An estimate: the engine has the last word. */
+  /** Evicts until `tokens` more fit or nothing is idle. An estimate; the engine may still refuse. */
   async reserve(tokens: number, spared?: Session): Promise<void> {
-    // During a step what is released comes back only at its end: it is counted here.
-    let coming = 0;
-    while (this.engine.tokensFree + coming < tokens) {
+    // During a step, released pages become free only at its end; they are counted here.
+    let pending = 0;
+    while (this.engine.tokensFree + pending < tokens) {
       const free = this.engine.tokensFree;
-      const gone = this.evict(spared);
-      if (gone === 0 && this.#departing.size === 0) return;
-      await this.departed();
-      if (this.engine.tokensFree === free) coming += gone;
+      const evicted = this.evict(spared);
+      if (evicted === 0 && this.#writing.size === 0) return;
+      await this.written();
+      if (this.engine.tokensFree === free) pending += evicted;
     }
   }
 
-  /** After a refusal: lets go of one thing that is idle and waits until its pages are back. False: there is none. */
-  async relieve(): Promise<boolean> {
-    if (this.evict() === 0 && this.#departing.size === 0) return false;
-    await this.departed();
+  /**
+   * After a refusal: evicts one entry and waits until its pages are free; if nothing is idle, waits for a busy session
+   * to end. False: neither is possible. Sessions that wait here do not wait for each other. Returns early when the
+   * signal fires.
+   */
+  async freePages(session: Session, signal: AbortSignal): Promise<boolean> {
+    if (this.evict() > 0 || this.#writing.size > 0) {
+      await this.written();
+      return true;
+    }
+    const others = this.residents.sessions().filter((other) => other !== session);
+    if (!others.some(({ busy, waiting }) => busy && !waiting)) return false;
+    await session.waitFor(this.#sessionEnd(signal));
     return true;
   }
 
-  /**
-   * For a session whose request was refused: lets go of something idle; else waits for a working session to end.
-   * False: neither is to be had. Two that wait for room do not wait for each other. Returns early when the signal
-   * fires.
-   */
-  async find(session: Session, signal: AbortSignal): Promise<boolean> {
-    if (await this.relieve()) return true;
-    const working = Array.from(this.residents.values()).some(
-      (other) => other !== session && other.busy && !other.waiting,
-    );
-    if (!working) return false;
-    session.waiting = true;
-    await new Promise<void>((resolve) => {
+  #sessionEnd(signal: AbortSignal): Promise<void> {
+    return new Promise<void>((resolve) => {
       const wake = () => {
         signal.removeEventListener("abort", wake);
         resolve();
@@ -66,73 +64,67 @@ export class Evictor {
       this.#waiting.push(wake);
       signal.addEventListener("abort", wake);
     });
-    session.waiting = false;
-    return true;
   }
 
-  /** A working session has ended. */
+  /** A busy session has ended: wakes the requests that wait for pages. */
   wake(): void {
     for (const wake of this.#waiting.splice(0)) wake();
   }
 
-  /** Tokens of what goes; 0: nothing is idle. Its pages may come back later, when they are on disk. */
+  /** Evicts the next entry. Returns its tokens; 0: nothing is idle. Its pages may become free later (`written`). */
   evict(spared?: Session): number {
-    const previous = this.residents.dropOldestPrevious();
-    if (previous > 0) return previous;
-    const remains = this.residents.takeOldestRemains();
-    if (remains) {
-      const { length } = remains.version.sequence;
-      this.#shelve(remains.session, remains.version);
-      remains.version.sequence.release();
-      return Math.max(1, length);
+    const entry = this.residents.retained.next(spared);
+    if (!entry) return 0;
+    const { length } = entry.version.sequence;
+    if (entry.kind === "session") {
+      this.evictions++;
+      this.evictSession(entry.session, "had gone to make room");
+    } else {
+      if (entry.kind === "victim") this.#writeVictim(entry.session, entry.version);
+      this.residents.drop(entry);
     }
-    const session = this.residents.oldestIdle(spared);
-    if (!session) return this.residents.dropOldestLead();
-    const { length } = session.sequence;
-    this.evictions++;
-    this.depart(session, "had gone to make room");
     return Math.max(1, length);
   }
 
-  /** Lets idle sessions go until there are at most `max`. */
-  shrink(max: number): void {
-    while (this.residents.size > max) {
-      const session = this.residents.oldestIdle();
+  /** Evicts idle sessions until there are at most `maxSessions`. */
+  limitSessions(maxSessions: number): void {
+    while (this.residents.size > maxSessions) {
+      const session = this.residents.sessions().find(({ busy }) => !busy);
       if (!session) return;
       this.evictions++;
-      this.depart(session, "had gone, being one too many");
+      this.evictSession(session, "had gone, being one too many");
     }
   }
 
-  /** An idle session goes: its leading span stays if it is the only one, the rest to disk. */
-  depart(session: Session, why: string): void {
-    for (const version of session.victims) this.#shelve(session, version);
+  /** Removes an idle session: its system prompt may stay cached, its cells go to disk. */
+  evictSession(session: Session, reason: string): void {
+    for (const version of this.residents.victimsOf(session)) this.#writeVictim(session, version);
     this.residents.remove(session);
-    this.graves.set(keyOf(session.id, session.tenant), why);
-    this.residents.keepLead(session);
+    this.reasons.set(keyOf(session.id, session.tenant), reason);
+    this.residents.keepPrefix(session);
     if (!session.saved) {
-      const keys = this.residents.keysOf(session.tenant, session.exactTokens);
+      const keys = this.residents.index.keysOf(session.tenant, session.exactTokens);
       this.#write((disk) => disk.save(session, session, keys, session.usedAt), session);
     }
     session.release();
   }
 
-  /** Remains of the session go to disk, if there is one. They stay the caller's to release. */
-  #shelve({ id, named, tenant }: Session, version: Version): void {
+  /** Writes a victim to disk if there is a disk tier. The caller releases the victim. */
+  #writeVictim({ id, named, tenant }: Session, version: Version): void {
     const name = { id: `${id} ${randomUUID()}`, named, tenant };
     this.#write((disk) => disk.save(name, version, [], Date.now(), id), version);
   }
 
-  #write(keep: (disk: DiskTier) => Promise<void>, { sequence }: Version): void {
+  #write(save: (disk: DiskTier) => Promise<void>, { sequence }: Version): void {
     if (!this.disk || sequence.length < minOnDisk) return;
-    const departing = keep(this.disk).finally(() => {
-      this.#departing.delete(departing);
+    const writing = save(this.disk).finally(() => {
+      this.#writing.delete(writing);
     });
-    this.#departing.add(departing);
+    this.#writing.add(writing);
   }
 
-  /** Resolves when the pages of everything that went are back. */
-  async departed(): Promise<void> {
-    await Promise.all(this.#departing);
+  /** Resolves when the pages of everything evicted so far are free. */
+  async written(): Promise<void> {
+    await Promise.all(this.#writing);
   }
 }

@@ -1,7 +1,6 @@
-// Idle repair: while nobody waits, relocated cells are computed again, a few at a time, until sessions are exact
-// (repair.ts says in which order). Each piece is computed in a fork and takes the session's place when it is
-// whole, so a request that comes in between finds the session as it was and waits for one step at most. It
-// decides neither which session is next nor when the engine is idle: it is told.
+// Idle repair: while the engine is idle, relocated cells are recomputed a few at a time until sessions are exact. Each
+// piece is computed in a fork that replaces the session's cells when it is complete. A request that arrives meanwhile
+// finds the session unchanged and waits for one step at most.
 import { type EnginePort, greedy } from "../../engine/job.ts";
 import { PocketError } from "../../errors.ts";
 import { tokensOf } from "../../text/span.ts";
@@ -15,12 +14,12 @@ export interface IdleWork {
 
 export interface IdleOptions {
   readonly engine: Pick<EnginePort, "busy">;
-  /** What is to be repaired next; undefined: nothing. */
+  /** The next cells to repair; undefined: none. */
   readonly next: () => IdleWork | undefined;
-  /** The session has other cells now. */
+  /** Called after the session's cells were replaced. */
   readonly repaired: (session: Session) => void;
   readonly log: (line: string) => void;
-  /** Milliseconds of quiet before it begins. */
+  /** Milliseconds without a request before repair begins. */
   readonly delayMs: number;
 }
 
@@ -33,20 +32,20 @@ export class IdleRepair {
 
   constructor(private readonly options: IdleOptions) {}
 
-  /** The last request has ended. */
+  /** Call when the last request has ended. */
   wake(): void {
     if (this.#closed) return;
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.#start(), this.options.delayMs).unref();
   }
 
-  /** A request has come: what is under way is dropped. */
+  /** Call when a request arrives: aborts the running piece. */
   pause(): void {
     clearTimeout(this.#timer);
     this.#stop.abort();
   }
 
-  /** Resolves when nothing of it is in the engine any more. */
+  /** Resolves when no job of idle repair is in the engine. */
   async close(): Promise<void> {
     this.#closed = true;
     this.pause();
@@ -55,7 +54,7 @@ export class IdleRepair {
 
   #start(): void {
     if (this.#running) {
-      // The piece that the last request dropped has not left the engine yet.
+      // The piece that was aborted has not left the engine yet.
       this.wake();
       return;
     }
@@ -72,7 +71,7 @@ export class IdleRepair {
     }
   }
 
-  /** False: no more for now. */
+  /** False: stop until the next `wake`. */
   async #repair({ session, range }: IdleWork, signal: AbortSignal): Promise<boolean> {
     const source = session.sequence;
     const { start, end } = range;

@@ -1,21 +1,20 @@
-// Who holds the longest exact beginning of a prompt: an index over all exact cells, by chained hashes of whole
-// chunks of tokens, as a page holds them. A hash only names candidates: what is shared is decided by comparing
-// token ids, so a collision costs time and never an answer. Keys begin with the tenant, so nobody finds cells
-// of anybody else. It knows tokens and holders, not what a holder is.
+// Finds the holder of the longest exact prefix of a prompt: an index by chained hashes of whole chunks of tokens, one
+// chunk per page. A hash only names candidates; token ids decide what is shared, so a collision costs time but never
+// changes an answer. Keys begin with the tenant, so a tenant never finds cells of another one.
 import { createHash } from "node:crypto";
 import { commonLength } from "../../text/span.ts";
 
-/** The name of a chunk that follows the chunk named `previous`. */
+/** The key of a chunk that follows the chunk with the key `previous`. */
 export type ChunkHash = (previous: string, chunk: Int32Array) => string;
 
 export interface Found<H> {
   readonly holder: H;
-  /** Leading tokens that are the same and may be shared. */
+  /** Leading tokens that are equal and may be shared. */
   readonly count: number;
 }
 
-/** Of the leading chunks that somebody has asked for; they grow with the walks. */
-interface Names {
+/** Keys of the leading chunks of one token array, computed as far as they were needed. */
+interface ChunkKeys {
   readonly tenant: string | undefined;
   readonly keys: string[];
 }
@@ -30,8 +29,8 @@ interface Entry {
 export class PrefixIndex<H> {
   readonly #holders = new Map<string, Set<H>>();
   readonly #entries = new Map<H, Entry>();
-  /** A request's tokens are looked for several times. */
-  readonly #names = new WeakMap<Int32Array, Names>();
+  /** A cache: the tokens of a request are looked up several times. */
+  readonly #chunkKeys = new WeakMap<Int32Array, ChunkKeys>();
 
   constructor(
     /** Tokens per chunk. */
@@ -44,17 +43,17 @@ export class PrefixIndex<H> {
   }
 
   /**
-   * `tokens` are the holder's exact ones, or what will be exact once they are filled; not to be changed later. `like`
-   * are others that begin alike and whose chunks have been named: those names are taken over.
+   * `tokens`: those of the holder that are exact or will be once they are computed; must not be changed later. `like`:
+   * other tokens with the same beginning whose chunk keys are known and are reused.
    */
   set(holder: H, tenant: string | undefined, tokens: Int32Array, like?: Int32Array): void {
     const before = this.#entries.get(holder);
-    // Most sets are appends: chunks that did not change keep their names.
-    for (const named of [before?.tokens, like]) if (named) this.#takeNames(tenant, tokens, named);
+    // Most calls append: chunks that did not change keep their keys.
+    for (const known of [before?.tokens, like]) if (known) this.#reuseKeys(tenant, tokens, known);
     const keys = this.keysOf(tenant, tokens);
     for (const key of before?.keys.slice(keys.length) ?? []) this.#leave(key, holder);
-    for (const [place, key] of keys.entries()) {
-      const old = before?.keys[place];
+    for (const [index, key] of keys.entries()) {
+      const old = before?.keys[index];
       if (old === key) continue;
       if (old !== undefined) this.#leave(old, holder);
       this.#enter(key, holder);
@@ -67,14 +66,14 @@ export class PrefixIndex<H> {
     this.#entries.delete(holder);
   }
 
-  /** What was set last for the holder. */
+  /** The tokens that were set last for the holder. */
   tokensOf(holder: H): Int32Array | undefined {
     return this.#entries.get(holder)?.tokens;
   }
 
   /**
-   * `usable`: leading cells that the holder may share now. Undefined: nobody shares a whole chunk. Whoever asks again
-   * with the same array, which must not change, has no chunk named twice.
+   * `usable`: leading cells that the holder may share now. Undefined: no holder shares a whole chunk. Chunk keys are
+   * computed once per `wanted` array, which must not be changed.
    */
   find(tenant: string | undefined, wanted: Int32Array, usable: (holder: H) => number): Found<H> | undefined {
     const buckets: Set<H>[] = [];
@@ -85,9 +84,9 @@ export class PrefixIndex<H> {
     }
     let best: Found<H> | undefined;
     const seen = new Set<H>();
-    for (const [place, bucket] of [...buckets.entries()].reverse()) {
-      // Whoever was not seen in a longer chain shares less than one chunk more than this one.
-      if (best && best.count >= (place + 2) * this.chunk) break;
+    for (const [index, bucket] of [...buckets.entries()].reverse()) {
+      // A holder that was not in a longer chain shares less than one chunk beyond this one.
+      if (best && best.count >= (index + 2) * this.chunk) break;
       for (const holder of bucket) {
         if (seen.has(holder)) continue;
         seen.add(holder);
@@ -100,35 +99,35 @@ export class PrefixIndex<H> {
     return best;
   }
 
-  /** Names of the whole chunks, front to back. */
+  /** Keys of the whole chunks, front to back. */
   keysOf(tenant: string | undefined, tokens: Int32Array): string[] {
     return [...this.#walk(tenant, tokens)];
   }
 
   *#walk(tenant: string | undefined, tokens: Int32Array): Generator<string, void> {
-    const { keys } = this.#namesOf(tenant, tokens);
-    for (let place = 0; (place + 1) * this.chunk <= tokens.length; place++) {
-      if (place === keys.length) {
-        const chunk = tokens.subarray(place * this.chunk, (place + 1) * this.chunk);
+    const { keys } = this.#cachedKeys(tenant, tokens);
+    for (let index = 0; (index + 1) * this.chunk <= tokens.length; index++) {
+      if (index === keys.length) {
+        const chunk = tokens.subarray(index * this.chunk, (index + 1) * this.chunk);
         keys.push(this.hash(keys.at(-1) ?? saltOf(tenant), chunk));
       }
-      yield keys[place]!;
+      yield keys[index]!;
     }
   }
 
-  #namesOf(tenant: string | undefined, tokens: Int32Array): Names {
-    const known = this.#names.get(tokens);
+  #cachedKeys(tenant: string | undefined, tokens: Int32Array): ChunkKeys {
+    const known = this.#chunkKeys.get(tokens);
     if (known && known.tenant === tenant) return known;
-    const names = { tenant, keys: [] };
-    this.#names.set(tokens, names);
-    return names;
+    const chunkKeys = { tenant, keys: [] };
+    this.#chunkKeys.set(tokens, chunkKeys);
+    return chunkKeys;
   }
 
-  #takeNames(tenant: string | undefined, tokens: Int32Array, named: Int32Array): void {
-    const from = this.#names.get(named);
-    const { keys } = this.#namesOf(tenant, tokens);
+  #reuseKeys(tenant: string | undefined, tokens: Int32Array, known: Int32Array): void {
+    const from = this.#chunkKeys.get(known);
+    const { keys } = this.#cachedKeys(tenant, tokens);
     if (!from || from.tenant !== tenant || from.keys.length <= keys.length) return;
-    const same = Math.floor(commonLength(named, tokens) / this.chunk);
+    const same = Math.floor(commonLength(known, tokens) / this.chunk);
     keys.push(...from.keys.slice(keys.length, same));
   }
 
@@ -144,9 +143,9 @@ export class PrefixIndex<H> {
   }
 }
 
-/** What stands for a tenant where its name, which may be an API key, must not: in files and in hashes. */
+/** Identifies a tenant in files and hashes, where its name must not appear because it may be an API key. */
 export function saltOf(tenant: string | undefined): string {
-  // A length in front keeps no tenant apart from one with an empty name.
+  // Distinguishes no tenant from a tenant with an empty name. Files on disk depend on this text.
   const name = tenant === undefined ? "nobody" : `somebody ${tenant.length} ${tenant}`;
   return createHash("sha256").update(`pocket prefix\n${name}`).digest("base64url");
 }

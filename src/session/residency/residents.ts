@@ -1,18 +1,19 @@
-// What is resident, and in which order it goes: sessions by use, the versions before their last edits, and the
-// leading spans of sessions that had to go. Every exact cell of them is in one index, so whoever begins with
-// the same tokens shares them. Bookkeeping only: which session serves a request is session-router.ts's, when one has to
-// go is sessions.ts's.
+// What is resident: the retention list and the prefix index, kept consistent. Every change of a session, its previous
+// version, its victims or a cached prefix goes through this class. Which session serves a request is decided in
+// session-router.ts, what is evicted and when in evictor.ts.
 import type { EnginePort } from "../../engine/job.ts";
 import { type Span, tokensOf, truncate } from "../../text/span.ts";
-import { type ChunkHash, type Found, PrefixIndex } from "./prefix-index.ts";
-import { Session, type Version } from "./session.ts";
+import type { ChunkHash } from "./prefix-index.ts";
+import { type Retained, RetentionList } from "./retention-list.ts";
+import type { Session, Version } from "./session.ts";
+import { VersionIndex } from "./version-index.ts";
 import { victimSpans } from "./victims.ts";
 
-/** A leading span shorter than this is computed again soon enough. */
+/** A shorter system prompt is not cached: computing it again takes little time. */
 const minPrefix = 128;
-const leadsMax = 4;
-/** Versions of remains, of all sessions; each is one sequence. */
-const remainsMax = 64;
+const maxPrefixes = 4;
+/** Victims of all sessions; each is one sequence. */
+const maxVictims = 64;
 
 export interface ResidentsOptions {
   /** Tokens per page. */
@@ -26,237 +27,161 @@ export interface ResidentsOptions {
 export type Source = Pick<Version, "sequence" | "spans">;
 
 export class Residents {
-  /** Least recently used first. */
-  readonly #sessions = new Map<string, Session>();
-  /** Sessions with a previous version, oldest first. */
-  readonly #undoable = new Set<Session>();
-  /** Leading spans and their tenants, oldest first. */
-  readonly #leads = new Map<Version, string | undefined>();
-  /** Remains and whose they are, oldest first. */
-  readonly #remains = new Map<Version, Session>();
-  readonly #prefixes: PrefixIndex<Version>;
+  readonly index: VersionIndex;
+  readonly retained: RetentionList;
+  readonly #byName = new Map<string, Session>();
 
-  constructor(private readonly options: ResidentsOptions) {
-    this.#prefixes = new PrefixIndex(options.pageSize, options.hash);
+  constructor({ pageSize, undoMax, hash }: ResidentsOptions) {
+    this.index = new VersionIndex(pageSize, hash);
+    this.retained = new RetentionList({
+      previous: undoMax,
+      victim: maxVictims,
+      session: Number.POSITIVE_INFINITY,
+      prefix: maxPrefixes,
+    });
   }
 
+  /** Sessions, busy ones included. */
   get size(): number {
-    return this.#sessions.size;
+    return this.#byName.size;
   }
 
-  values(): Iterable<Session> {
-    return this.#sessions.values();
+  /** Least recently used first. */
+  sessions(): Session[] {
+    return this.retained.of("session").map(({ session }) => session);
   }
 
   get(id: string, tenant: string | undefined): Session | undefined {
-    return this.#sessions.get(keyOf(id, tenant));
+    return this.#byName.get(keyOf(id, tenant));
   }
 
-  holds(session: Session): boolean {
+  has(session: Session): boolean {
     return this.get(session.id, session.tenant) === session;
   }
 
-  /** The session is the one used last; what it holds is indexed as it is now. `like`: see PrefixIndex. */
+  /** Makes the session the most recently used one and indexes its cells. `like`: see PrefixIndex. */
   touch(session: Session, like?: Int32Array): void {
-    const key = keyOf(session.id, session.tenant);
-    this.#sessions.delete(key);
-    this.#sessions.set(key, session);
-    this.index(session, like);
+    this.#byName.set(keyOf(session.id, session.tenant), session);
+    this.retained.add({ kind: "session", session, version: session });
+    this.updateIndex(session, like);
   }
 
-  index(session: Session, like?: Int32Array): void {
-    this.#prefixes.set(session, session.tenant, session.exactTokens, like);
+  updateIndex(session: Session, like?: Int32Array): void {
+    this.index.set(session, session.tenant, session.exactTokens, like);
   }
 
-  /** Takes it out; its own cells stay the caller's to release, an earlier version's are gone. */
+  /** Removes the session. The caller releases its own cells; its previous version and victims are released here. */
   remove(session: Session): void {
-    // The name may belong to a younger session by now.
-    if (this.holds(session)) this.#sessions.delete(keyOf(session.id, session.tenant));
-    this.#prefixes.delete(session);
-    this.forgetPrevious(session);
-    this.forgetRemains(session);
+    // A newer session may have the same name by now.
+    if (this.has(session)) this.#byName.delete(keyOf(session.id, session.tenant));
+    this.retained.delete({ kind: "session", session, version: session });
+    this.index.delete(session);
+    this.dropPrevious(session);
+    this.dropVictims(session);
   }
 
-  /** The longest exact beginning of `wanted` that somebody of the tenant holds now. */
-  find(tenant: string | undefined, wanted: Int32Array, except?: Session): Found<Version> | undefined {
-    return this.#prefixes.find(tenant, wanted, (holder) =>
-      holder === except || holder === except?.previous ? 0 : holder.exactLength,
-    );
+  /** Releases an entry that is not a session. */
+  drop(entry: Exclude<Retained, { readonly kind: "session" }>): void {
+    this.retained.delete(entry);
+    this.index.delete(entry.version);
+    if (entry.kind === "previous") entry.session.dropPrevious();
+    else entry.version.sequence.release();
   }
 
-  /** The same, of sessions whose prompt is being computed, counted as if it were done. */
-  findComing(tenant: string | undefined, wanted: Int32Array): Found<Session> | undefined {
-    const isComing = (holder: Version) => holder instanceof Session && holder.filling && !holder.waiting;
-    const found = this.#prefixes.find(tenant, wanted, (holder) =>
-      isComing(holder) ? Number.POSITIVE_INFINITY : 0,
-    );
-    return found?.holder instanceof Session ? { holder: found.holder, count: found.count } : undefined;
+  /** Keeps the cells of an idle session as they are, so that the edit that follows can be undone. */
+  keepPrevious(session: Session): void {
+    if (this.retained.limitOf("previous") === 0) return;
+    this.dropPrevious(session);
+    session.keepPrevious();
+    this.#replacePrevious(session);
+    for (const entry of this.retained.excess("previous")) this.drop(entry);
   }
 
-  /** Names of the whole chunks of `tokens`, as the index has them. */
-  keysOf(tenant: string | undefined, tokens: Int32Array): string[] {
-    return this.#prefixes.keysOf(tenant, tokens);
-  }
-
-  /** Keeps the cells of an idle session as they are, for an undo of the edit that follows. */
-  remember(session: Session): void {
-    if (this.options.undoMax === 0) return;
-    this.forgetPrevious(session);
-    session.remember();
-    this.#indexPrevious(session);
-    for (const oldest of this.#undoable) {
-      if (this.#undoable.size <= this.options.undoMax) break;
-      this.forgetPrevious(oldest);
-    }
-  }
-
+  /** Exchanges the session's cells with those of its previous version. */
   undo(session: Session): void {
-    if (session.previous) this.#prefixes.delete(session.previous);
+    if (session.previous) this.index.delete(session.previous);
     session.undo();
-    this.index(session);
-    this.#indexPrevious(session);
+    this.updateIndex(session);
+    this.#replacePrevious(session);
   }
 
-  forgetPrevious(session: Session): void {
-    if (session.previous) this.#prefixes.delete(session.previous);
-    this.#undoable.delete(session);
-    session.forgetPrevious();
-  }
-
-  /** Releases the oldest version before an edit, of any session. Returns its tokens; 0: there is none. */
-  dropOldestPrevious(): number {
-    const [oldest] = this.#undoable;
-    if (!oldest) return 0;
-    const { length } = oldest.previous!.sequence;
-    this.forgetPrevious(oldest);
-    return length;
+  dropPrevious(session: Session): void {
+    if (session.previous) this.drop({ kind: "previous", session, version: session.previous });
   }
 
   /**
-   * What the edit to `wanted` takes out of these versions of an idle session is kept apart. After an undo there are
-   * two: the one put aside goes whole with the edit after this one.
+   * Keeps the cells that the edit to `wanted` removes from these versions of an idle session. After an undo there are
+   * two versions: the edit removes the exchanged one too.
    */
-  keepRemains(
+  keepVictims(
     session: Session,
     versions: readonly Source[],
     wanted: readonly Span[],
     engine: Pick<EnginePort, "create">,
   ): void {
-    if (this.options.undoMax === 0) return;
+    if (this.retained.limitOf("previous") === 0) return;
     for (const version of versions) {
-      const held = new Set(session.victims.flatMap(({ spans }) => spans.map(({ key }) => key)));
-      const { spans, ranges } = victimSpans(version.spans, wanted, (key) => held.has(key));
+      const cached = new Set(this.victimsOf(session).flatMap(({ spans }) => spans.map(({ key }) => key)));
+      const { spans, ranges } = victimSpans(version.spans, wanted, (key) => cached.has(key));
       if (ranges.length === 0) continue;
       const sequence = engine.create();
       for (const { start, end } of ranges) sequence.adopt(version.sequence, start, end);
-      this.addRemains(session, { sequence, spans });
+      this.addVictim(session, { sequence, spans });
     }
   }
 
-  addRemains(session: Session, { sequence, spans }: Source): void {
+  addVictim(session: Session, { sequence, spans }: Source): void {
     const version = { sequence, spans, relocated: [], exactLength: 0 };
-    session.victims.push(version);
-    this.#remains.set(version, session);
-    if (this.#remains.size > remainsMax) this.takeOldestRemains()?.version.sequence.release();
+    this.retained.add({ kind: "victim", session, version });
+    for (const entry of this.retained.excess("victim")) this.drop(entry);
   }
 
-  /** They are the caller's to release. Undefined: there are none. */
-  takeOldestRemains(): { readonly version: Version; readonly session: Session } | undefined {
-    for (const [version, session] of this.#remains) {
-      this.#remains.delete(version);
-      session.victims.splice(session.victims.indexOf(version), 1);
-      return { version, session };
-    }
-    return undefined;
+  /** Oldest first. */
+  victimsOf(session: Session): Version[] {
+    return this.retained.of("victim").flatMap((entry) => (entry.session === session ? [entry.version] : []));
   }
 
-  forgetRemains(session: Session): void {
-    for (const version of session.victims) this.#remains.delete(version);
-    session.forgetRemains();
+  dropVictims(session: Session): void {
+    for (const entry of this.retained.of("victim")) if (entry.session === session) this.drop(entry);
   }
 
-  /**
-   * Whose cells a session may adopt: its own version before the last edit and its remains, and if it is
-   * anonymous, those of idle anonymous sessions that begin with the same two spans: branches of one conversation.
-   */
-  sourcesFor(session: Session, wanted: readonly Span[]): Source[] {
-    const isBranch = (other: Session) =>
-      !other.named &&
-      !other.busy &&
-      other.tenant === session.tenant &&
-      wanted.length > 2 &&
-      [0, 1].every((place) => other.spans[place]?.key === wanted[place]!.key);
-    const others = session.named ? [] : Array.from(this.#sessions.values()).filter(isBranch);
-    return [session, ...others.filter((other) => other !== session)].flatMap((one) => this.sourcesOf(one));
-  }
-
-  /** The session's own cells, its version before the last edit, its remains. */
-  sourcesOf(session: Session): Source[] {
-    return [session, session.previous, ...session.victims.toReversed()].flatMap((version) =>
-      version && version.spans.length > 0 ? [{ sequence: version.sequence, spans: version.spans }] : [],
-    );
-  }
-
-  /** The idle session used longest ago, `spared` aside. */
-  oldestIdle(spared?: Session): Session | undefined {
-    for (const session of this.#sessions.values()) if (!session.busy && session !== spared) return session;
-    return undefined;
-  }
-
-  /** Of a session that was taken out: its exact first span stays, unless somebody else holds it. */
-  keepLead(session: Session): void {
+  /** Caches the first span of a removed session if it is exact, long enough and not resident elsewhere. */
+  keepPrefix(session: Session): void {
     const [first] = session.spans;
     const length = first?.tokens.length ?? 0;
     if (!first || length < minPrefix || session.exactLength < length) return;
-    if (this.find(session.tenant, first.tokens)?.count === length) return;
-    const lead: Version = {
+    if (this.index.findExact(session.tenant, first.tokens)?.count === length) return;
+    const version: Version = {
       sequence: session.sequence.fork(length),
       spans: truncate(session.spans, length),
       relocated: [],
       exactLength: length,
     };
-    this.#leads.set(lead, session.tenant);
-    this.#prefixes.set(lead, session.tenant, first.tokens);
-    if (this.#leads.size > leadsMax) this.dropOldestLead();
+    this.retained.add({ kind: "prefix", tenant: session.tenant, version });
+    this.index.set(version, session.tenant, first.tokens);
+    for (const entry of this.retained.excess("prefix")) this.drop(entry);
   }
 
-  /** Returns its tokens; 0: there is none. */
-  dropOldestLead(): number {
-    const [oldest] = this.#leads.keys();
-    if (!oldest) return 0;
-    this.#dropLead(oldest);
-    return oldest.exactLength;
-  }
-
-  /** Releases leading spans of the tenant that `wanted` does not begin with. */
-  forgetLeads(tenant: string | undefined, wanted: Int32Array): void {
-    for (const [lead, owner] of [...this.#leads]) {
-      const isWanted = lead.spans[0]!.tokens.every((token, place) => wanted[place] === token);
-      if (owner === tenant && !isWanted) this.#dropLead(lead);
+  /** Releases the tenant's cached prefixes that `wanted` does not begin with. */
+  dropOtherPrefixes(tenant: string | undefined, wanted: Int32Array): void {
+    for (const entry of this.retained.of("prefix")) {
+      const isWanted = entry.version.spans[0]!.tokens.every((token, index) => wanted[index] === token);
+      if (entry.tenant === tenant && !isWanted) this.drop(entry);
     }
   }
 
-  #dropLead(lead: Version): void {
-    this.#leads.delete(lead);
-    this.#prefixes.delete(lead);
-    lead.sequence.release();
-  }
-
-  #indexPrevious(session: Session): void {
+  #replacePrevious(session: Session): void {
     const { previous } = session;
     if (!previous) return;
-    this.#undoable.add(session);
-    // It was the session until now, whose chunks have names.
-    const like = this.#prefixes.tokensOf(session);
-    this.#prefixes.set(previous, session.tenant, exactTokensOf(previous), like);
+    this.retained.replace({ kind: "previous", session, version: previous });
+    // The chunks were named when they were indexed as the session's own.
+    const like = this.index.tokensOf(session);
+    const { spans, exactLength } = previous;
+    this.index.set(previous, session.tenant, tokensOf(truncate(spans, exactLength)), like);
   }
 }
 
-/** One string per pair, so that no id can look like another tenant's. */
+/** Identifies a session. JSON keeps an id from looking like another tenant's. */
 export function keyOf(id: string, tenant: string | undefined): string {
   return JSON.stringify([tenant ?? null, id]);
-}
-
-function exactTokensOf({ spans, exactLength }: Version): Int32Array {
-  return tokensOf(truncate(spans, exactLength));
 }

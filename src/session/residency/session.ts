@@ -1,6 +1,5 @@
-// One conversation: the spans that are resident and the sequence that holds their cells, kept in step; which
-// of the cells are relocated; and, after an edit, the version before it. It says what is resident now, also
-// after a job that was cut short. Which session serves a request is not decided here.
+// One conversation: the resident spans, the sequence that holds their cells, which cells are relocated, and the
+// version before the last edit. It knows what is resident, also after a job was cut short.
 import type { SequencePort } from "../../engine/job.ts";
 import { type Span, tokensOf } from "../../text/span.ts";
 import type { EditPlan } from "../planner/edit-planner.ts";
@@ -11,11 +10,11 @@ import { type Content, contentAfter } from "./reconcile.ts";
 export interface JobEnd {
   /** Every token the engine reported, in order. */
   readonly generated: readonly number[];
-  /** Whether the edit was applied; "unknown" where a job ended early without saying. */
+  /** Whether the edit was applied; "unknown" if the job failed before the engine reported it. */
   readonly edited: "yes" | "no" | "unknown";
 }
 
-/** Cells that somebody holds, and what they are. */
+/** Resident cells and their content. */
 export interface Version extends Content {
   readonly sequence: SequencePort;
   /** Leading cells that equal a cold prefill and have keys: what a session may share with another. */
@@ -24,9 +23,9 @@ export interface Version extends Content {
 
 export interface SessionName {
   readonly id: string;
-  /** Named by a client: served only to requests that name it. */
+  /** Named by a client: only serves requests that name it. */
   readonly named: boolean;
-  /** Whose it is; for anybody else it does not exist. */
+  /** The session does not exist for other tenants. */
   readonly tenant: string | undefined;
 }
 
@@ -34,40 +33,37 @@ export class Session implements Version, SessionName {
   readonly id: string;
   readonly named: boolean;
   readonly tenant: string | undefined;
-  /** The version before the last edit that took something away; shares its pages with this one. */
-  previous: Version | undefined;
-  /** Cells of spans that edits took out, oldest first; kept apart, for whoever wants those spans again. */
-  readonly victims: Version[] = [];
-  /** A file on disk holds exactly these cells. */
-  saved = false;
-  /** Busy, but waiting for room in the pool. */
-  waiting = false;
+  #sequence: SequencePort;
   /** Resident tokens by span: exactly the sequence's cells while idle, the wanted prompt while busy. */
   #spans: readonly Span[];
   #relocated: readonly Range[];
+  #previous: Version | undefined;
+  #saved = false;
+  #waiting = false;
   #before: Content = { spans: [], relocated: [] };
   #plan: EditPlan | undefined;
   #usedAt = Date.now();
-  /** Aborts the job under way. */
+  /** Aborts the running job. */
   #abort: (() => void) | undefined;
-  #applied = false;
-  #filled: (() => void)[] = [];
+  #promptComputed = false;
+  #prefillWaiters: (() => void)[] = [];
 
   constructor(
     { id, named, tenant }: SessionName,
-    private held: SequencePort,
+    sequence: SequencePort,
     spans: readonly Span[] = [],
     relocated: readonly Range[] = [],
   ) {
     this.id = id;
     this.named = named;
     this.tenant = tenant;
+    this.#sequence = sequence;
     this.#spans = spans;
     this.#relocated = relocated;
   }
 
   get sequence(): SequencePort {
-    return this.held;
+    return this.#sequence;
   }
 
   get spans(): readonly Span[] {
@@ -78,8 +74,23 @@ export class Session implements Version, SessionName {
     return this.#relocated;
   }
 
+  /** The version before the last edit that removed something; shares its pages with this one. */
+  get previous(): Version | undefined {
+    return this.#previous;
+  }
+
+  /** A file on disk holds exactly these cells. */
+  get saved(): boolean {
+    return this.#saved;
+  }
+
   get busy(): boolean {
     return this.#plan !== undefined;
+  }
+
+  /** Busy, but waiting for pages. */
+  get waiting(): boolean {
+    return this.#waiting;
   }
 
   /** Milliseconds since the epoch. */
@@ -88,131 +99,140 @@ export class Session implements Version, SessionName {
   }
 
   get exactLength(): number {
-    if (!this.#plan) return this.held.exactLength;
+    if (!this.#plan) return this.#sequence.exactLength;
     const { kept, cut, relocated, exactLength } = this.#plan;
-    // Until the edit is known to be applied, only what it leaves alone is certain; an append leaves everything.
-    const certain = this.#applied || (cut === 0 && relocated === 0);
-    const exact = certain ? exactLength : Math.min(kept, this.held.exactLength);
-    return Math.min(exact, this.held.length);
+    // Before the edit is applied, only the kept cells are certain. An append keeps all of them.
+    const certain = this.#promptComputed || (cut === 0 && relocated === 0);
+    const exact = certain ? exactLength : Math.min(kept, this.#sequence.exactLength);
+    return Math.min(exact, this.#sequence.length);
   }
 
-  /** Tokens that are exact, or will be once the job under way has filled them. */
+  /** Tokens that are exact, or will be once the running job has computed them. */
   get exactTokens(): Int32Array {
-    return tokensOf(this.#spans).slice(0, this.#plan ? this.#plan.exactLength : this.held.exactLength);
+    const length = this.#plan ? this.#plan.exactLength : this.#sequence.exactLength;
+    return tokensOf(this.#spans).slice(0, length);
+  }
+
+  /** The session was read from disk and has not changed since. */
+  markSaved(): void {
+    this.#saved = true;
   }
 
   /** The engine has computed the whole prompt. */
-  applied(): void {
-    this.#applied = true;
+  promptComputed(): void {
+    this.#promptComputed = true;
     this.#wake();
   }
 
   /** Its prompt is being computed. */
-  get filling(): boolean {
-    return this.#plan !== undefined && !this.#applied;
+  get prefilling(): boolean {
+    return this.#plan !== undefined && !this.#promptComputed;
   }
 
-  /** Resolves when the prompt under way is filled, or will not be. */
-  filled(): Promise<void> {
-    if (!this.filling) return Promise.resolve();
-    return new Promise((resolve) => this.#filled.push(resolve));
+  /** Resolves when the prompt is computed or its job has ended. */
+  prefilled(): Promise<void> {
+    if (!this.prefilling) return Promise.resolve();
+    return new Promise((resolve) => this.#prefillWaiters.push(resolve));
   }
 
-  /** From here to `end` the session is busy. `abort` ends the job early. */
+  /** Counts as waiting until the promise resolves. */
+  async waitFor(pages: Promise<void>): Promise<void> {
+    this.#waiting = true;
+    await pages;
+    this.#waiting = false;
+  }
+
+  /** The session is busy from here to `end`. `abort` ends the job early. */
   begin(wanted: readonly Span[], plan: EditPlan, abort: () => void): void {
     this.#before = { spans: this.#spans, relocated: this.#relocated };
     this.#spans = wanted;
     this.#relocated = plan.relocatedRanges;
     this.#plan = plan;
     this.#abort = abort;
-    this.#applied = false;
-    this.saved = false;
+    this.#promptComputed = false;
+    this.#saved = false;
     this.#usedAt = Date.now();
   }
 
-  /** Puts the resident spans in step with the sequence. False: they cannot be, and the session is of no more use. */
+  /** Reconciles the resident spans with the sequence. False: impossible, and the session must be dropped. */
   end({ generated, edited }: JobEnd): boolean {
     const plan = this.#plan;
     this.#plan = undefined;
     this.#abort = undefined;
-    this.waiting = false;
+    this.#waiting = false;
     this.#usedAt = Date.now();
     this.#wake();
-    if (this.held.released || !plan) return false;
-    const ended = { before: this.#before, wanted: this.#spans, plan, generated, refused: edited === "no" };
-    const resident = this.held.tokens();
-    // A fork that the engine has not made yet tells no tokens: what it holds cannot be checked.
-    if (resident.length !== this.held.length) return false;
-    const content = contentAfter(ended, resident);
+    if (this.#sequence.released || !plan) return false;
+    const job = { before: this.#before, wanted: this.#spans, plan, generated, refused: edited === "no" };
+    const resident = this.#sequence.tokens();
+    // A fork that the engine has not created yet reports no tokens, so its content cannot be checked.
+    if (resident.length !== this.#sequence.length) return false;
+    const content = contentAfter(job, resident);
     if (!content) return false;
     this.#spans = content.spans;
-    this.#relocated = within(content.relocated, this.held.exactLength, this.held.length);
+    this.#relocated = within(content.relocated, this.#sequence.exactLength, this.#sequence.length);
     return true;
   }
 
-  /** A cold start: other cells, none of them filled yet. `plan` is the one for an empty sequence. */
+  /** Replaces the cells by an empty sequence while busy. `plan` is the one for an empty sequence. */
   restart(sequence: SequencePort, plan: EditPlan): void {
-    this.held.release();
-    this.held = sequence;
+    this.#sequence.release();
+    this.#sequence = sequence;
     this.#before = { spans: [], relocated: [] };
     this.#relocated = plan.relocatedRanges;
     this.#plan = plan;
   }
 
-  /** While idle: the same tokens in other cells, [start, end) of which were computed anew. */
+  /** While idle: `sequence` holds the same tokens, with the cells [start, end) recomputed. */
   repaired(sequence: SequencePort, { start, end }: Range): void {
-    this.held.release();
-    this.held = sequence;
-    this.#relocated = within(outside(this.#relocated, start, end), sequence.exactLength, sequence.length);
-    this.saved = false;
+    const relocated = outside(this.#relocated, start, end);
+    this.replaceCells(sequence, {
+      spans: this.#spans,
+      relocated: within(relocated, sequence.exactLength, sequence.length),
+    });
   }
 
-  /** While idle: other cells, put together from these and others. */
+  /** While idle: takes over another sequence and releases its own. */
   replaceCells(sequence: SequencePort, { spans, relocated }: Content): void {
-    this.held.release();
-    this.held = sequence;
+    this.#sequence.release();
+    this.#sequence = sequence;
     this.#spans = spans;
     this.#relocated = relocated;
-    this.saved = false;
+    this.#saved = false;
   }
 
-  /** While idle: remembers the cells as they are now. */
-  remember(): void {
-    this.forgetPrevious();
+  /** While idle: keeps the cells as they are now as the previous version. */
+  keepPrevious(): void {
+    this.dropPrevious();
     const { spans, relocated, exactLength } = this;
-    this.previous = { sequence: this.held.fork(this.held.length), spans, relocated, exactLength };
+    this.#previous = { sequence: this.#sequence.fork(this.#sequence.length), spans, relocated, exactLength };
   }
 
-  /** While idle: the version before the last edit becomes the resident one, and the other way round. */
+  /** While idle: exchanges the resident version and the previous one. */
   undo(): void {
-    const { previous } = this;
+    const previous = this.#previous;
     if (!previous) return;
     const { spans, relocated, exactLength } = this;
-    this.previous = { sequence: this.held, spans, relocated, exactLength };
-    this.held = previous.sequence;
+    this.#previous = { sequence: this.#sequence, spans, relocated, exactLength };
+    this.#sequence = previous.sequence;
     this.#spans = previous.spans;
     this.#relocated = previous.relocated;
-    this.saved = false;
+    this.#saved = false;
   }
 
-  forgetPrevious(): void {
-    this.previous?.sequence.release();
-    this.previous = undefined;
+  dropPrevious(): void {
+    this.#previous?.sequence.release();
+    this.#previous = undefined;
   }
 
-  forgetRemains(): void {
-    for (const { sequence } of this.victims.splice(0)) sequence.release();
-  }
-
-  /** Ends the job, if there is one, and gives all cells back. */
+  /** Ends the running job, if any, and releases all cells. */
   release(): void {
     this.#abort?.();
-    this.forgetPrevious();
-    this.forgetRemains();
-    this.held.release();
+    this.dropPrevious();
+    this.#sequence.release();
   }
 
   #wake(): void {
-    for (const wake of this.#filled.splice(0)) wake();
+    for (const wake of this.#prefillWaiters.splice(0)) wake();
   }
 }

@@ -1,36 +1,35 @@
-// What an edit takes out of a conversation and may be asked for again: whole spans that the next prompt does not
-// have, such as the messages behind a summary. Their cells are kept apart from the session's, so that an expand
-// finds them after any number of later edits. It says which; who keeps them, and how long, is residents.ts's.
-// Not the archive: that keeps messages, for ever; remains are cells, and the first thing that goes.
+// Selects the victims of an edit: whole spans that the next prompt does not have, such as the messages behind a
+// summary. Their cells are kept apart from the session, so that an expand finds them after any number of later edits.
+// This file selects them; residents.ts keeps them. The archive is something else: it keeps messages, permanently.
 import { lengthOf, type Span } from "../../text/span.ts";
 import type { Range } from "../planner/range.ts";
 import { minAdopted } from "../planner/reuse-planner.ts";
 
 export interface VictimSpans {
   readonly spans: readonly Span[];
-  /** Cells of the resident version that they stand in. */
+  /** Their cells in the resident version. */
   readonly ranges: readonly Range[];
 }
 
 /**
- * The last message of a prompt and the answer to it: agents put a trailer there (a catalog, a reminder) that is
- * another one every time, so that its going says nothing.
+ * The last message of a prompt and its answer are not considered. Agents put a trailer there (a catalog, a reminder)
+ * that differs in every request, so its removal is not an edit of the conversation.
  */
-const trailing = 2;
+const trailingSpans = 2;
 
-/** Tokens of the spans that go, trailing ones aside. */
+/** Tokens of the removed spans, trailing spans not counted. */
 export function removedTokens(resident: readonly Span[], wanted: readonly Span[]): number {
-  const stay = new Set(wanted.map(({ key }) => key));
-  return lengthOf(resident.slice(0, -trailing).filter(({ key }) => !stay.has(key)));
+  const wantedKeys = new Set(wanted.map(({ key }) => key));
+  return lengthOf(resident.slice(0, -trailingSpans).filter(({ key }) => !wantedKeys.has(key)));
 }
 
-/** The spans that go, trailing ones aside, in runs long enough to be adopted one day. */
+/** The removed spans, in runs that are long enough to be adopted later. */
 export function victimSpans(
   resident: readonly Span[],
   wanted: readonly Span[],
-  isHeld: (key: string) => boolean,
+  isCached: (key: string) => boolean,
 ): VictimSpans {
-  const stay = new Set(wanted.map(({ key }) => key));
+  const wantedKeys = new Set(wanted.map(({ key }) => key));
   const spans: Span[] = [];
   const ranges: Range[] = [];
   let run: Span[] = [];
@@ -43,8 +42,8 @@ export function victimSpans(
     }
     run = [];
   };
-  for (const span of resident.slice(0, -trailing)) {
-    if (stay.has(span.key) || isHeld(span.key)) {
+  for (const span of resident.slice(0, -trailingSpans)) {
+    if (wantedKeys.has(span.key) || isCached(span.key)) {
       close();
       end += span.tokens.length;
       start = end;
