@@ -1,12 +1,12 @@
-// The stairs of the plan as a table, and the reader that finds every import and include in a file. The test
-// beside it holds the tree against the table; nothing here looks at what the code does.
+// The table of allowed imports between rooms (docs/design.md has it in words), and the reader of imports and includes.
+// structure.test.ts checks the tree against it. A room is a folder of src/, or a folder of the top level.
 export interface Import {
   readonly from: string;
-  /** A path relative to the root for our own files; else the package or system header as written. */
+  /** A path relative to the root; for a package or a system header, its name. */
   readonly to: string;
 }
 
-/** Room → rooms it may import. `*` is everything. A room may always import itself. */
+/** Rooms that a room may import, besides itself. `*`: all. */
 export const rooms: Readonly<Record<string, readonly string[]>> = {
   "src/errors": [],
   "src/config": ["src/errors"],
@@ -25,7 +25,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   test: ["*"],
 };
 
-/** Package → rooms that may know it; packages not named here are free. */
+/** Rooms that may import a package. Packages that are not listed are free. */
 export const packages: readonly { readonly name: RegExp; readonly rooms: readonly string[] }[] = [
   { name: /^(fastify|@fastify\/.*|fastify-type-provider-zod)$/, rooms: ["src/server"] },
   { name: /^@huggingface\//, rooms: ["src/text", "models"] },
@@ -34,7 +34,7 @@ export const packages: readonly { readonly name: RegExp; readonly rooms: readonl
   { name: /^(commander|cli-progress|close-with-grace)$/, rooms: ["src/cli", "src/main"] },
 ];
 
-/** Rooms that may use any package: they stand outside the product. */
+/** Rooms outside the product: they may import any package. */
 const outside = new Set(["test", "bench", "scripts"]);
 
 /** `src/server/sse.ts` → `src/server`; `src/config/config.ts` → `src/config`; `models/readers/gguf.ts` → `models`. */
@@ -44,7 +44,7 @@ export function roomOf(path: string): string {
   return `src/${second.replace(/\.ts$/, "")}`;
 }
 
-/** A sentence for an arrow that the table does not have; null for one it has. */
+/** The reason why an import is not allowed; null if it is. */
 export function objection({ from, to }: Import): string | null {
   const room = roomOf(from);
   const allowed = rooms[room];
@@ -52,7 +52,7 @@ export function objection({ from, to }: Import): string | null {
   if (!/^(src|models|bench|scripts|test|native)\//.test(to)) {
     const rule = packages.find(({ name }) => name.test(to));
     if (rule === undefined || rule.rooms.includes(room) || outside.has(room)) return null;
-    return `${from} imports ${to}, which only ${rule.rooms.join(", ")} may know`;
+    return `${from} imports ${to}, which only ${rule.rooms.join(", ")} may import`;
   }
   const target = roomOf(to);
   if (target === room || allowed.includes("*")) return null;

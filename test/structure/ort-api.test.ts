@@ -1,10 +1,13 @@
-// native/runtime/ort_api.h gives the position of each entry that it calls in ONNX Runtime's API table. Where an official
-// onnxruntime_c_api.h is installed (or ORT_HEADER names one), the positions are counted in it and compared.
+// native/runtime/ort_api.h has the index of each function that it calls in ONNX Runtime's API table. Where an official
+// onnxruntime_c_api.h is installed (or ORT_HEADER names one), the indexes are compared with it.
 import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 
-const ours = readFileSync(fileURLToPath(new URL("../../native/runtime/ort_api.h", import.meta.url)), "utf8");
+const declared = readFileSync(
+  fileURLToPath(new URL("../../native/runtime/ort_api.h", import.meta.url)),
+  "utf8",
+);
 const official = [
   process.env.ORT_HEADER ?? "",
   ...["/usr/include", "/usr/local/include", "/opt/onnxruntime/include"].flatMap((folder) => [
@@ -14,8 +17,8 @@ const official = [
   ]),
 ].find((path) => path !== "" && existsSync(path));
 
-/** X(slot, name, …) of our list. */
-function ourSlots(text: string): Map<string, number> {
+/** X(slot, name, …) of ort_api.h. */
+function declaredSlots(text: string): Map<string, number> {
   return new Map([...text.matchAll(/^\s*X\((\d+), (\w+),/gm)].map(([, slot, name]) => [name!, Number(slot)]));
 }
 
@@ -31,7 +34,7 @@ function officialSlots(header: string): Map<string, number> {
 }
 
 describe("the API table of ONNX Runtime", () => {
-  test("is counted member by member, comments left out", () => {
+  test("is read member by member, without comments", () => {
     const header = `
       struct OrtOther { ORT_API2_STATUS(Before, int x); };
       struct OrtApi {
@@ -46,16 +49,16 @@ describe("the API table of ONNX Runtime", () => {
     expect([...officialSlots(header).keys()]).toEqual(["CreateStatus", "CreateEnv", "ReleaseEnv", "Run"]);
   });
 
-  test("has each entry of ours once, in rising positions", () => {
-    const slots = [...ourSlots(ours).values()];
+  test("has each declared entry once, at rising indexes", () => {
+    const slots = [...declaredSlots(declared).values()];
     expect(slots.length).toBeGreaterThan(40);
     expect(slots).toEqual([...new Set(slots)].sort((a, b) => a - b));
   });
 
-  test("has the positions of the official header", (context) => {
+  test("has the indexes of the official header", (context) => {
     if (official === undefined)
       return context.skip("no onnxruntime_c_api.h is installed; set ORT_HEADER to one");
-    const theirs = officialSlots(readFileSync(official, "utf8"));
-    for (const [name, slot] of ourSlots(ours)) expect([name, theirs.get(name)]).toEqual([name, slot]);
+    const slots = officialSlots(readFileSync(official, "utf8"));
+    for (const [name, slot] of declaredSlots(declared)) expect([name, slots.get(name)]).toEqual([name, slot]);
   });
 });

@@ -1,30 +1,14 @@
-// The plan held against the tree: who imports whom, how long a file may be, what stands at the top.
-import { readdirSync, readFileSync } from "node:fs";
-import { fileURLToPath } from "node:url";
+// Checks the tree of files: who imports whom, cycles, sizes of files and folders, first comments.
+import { readdirSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { type Import, importsOf, includesOf, objection } from "./arrows.ts";
+import { cyclesOf, filesUnder, native, read, root, typescript } from "./tree.ts";
 
-const root = fileURLToPath(new URL("../..", import.meta.url));
-
-function filesUnder(folder: string, ending: RegExp): string[] {
-  return readdirSync(`${root}/${folder}`, { recursive: true, withFileTypes: true })
-    .filter((entry) => entry.isFile() && ending.test(entry.name))
-    .map((entry) => `${entry.parentPath}/${entry.name}`.slice(root.length).replace(/^\/+/, ""))
-    .filter((path) => !path.includes("node_modules/"))
-    .sort();
-}
-
-const read = (path: string) => readFileSync(`${root}/${path}`, "utf8");
-const typescript = ["src", "models", "bench", "scripts", "test"].flatMap((folder) =>
-  filesUnder(folder, /\.ts$/),
-);
-const native = filesUnder("native", /\.(h|cpp|cu|cuh)$/);
-
-describe("the stairs", () => {
-  test("have no arrow that the table does not have", () => {
-    const arrows = typescript.flatMap((path) => importsOf(path, read(path)));
-    expect(arrows.length).toBeGreaterThan(100);
-    expect(arrows.map(objection).filter((sentence) => sentence !== null)).toEqual([]);
+describe("imports", () => {
+  test("are those that the table of arrows.ts allows", () => {
+    const imports = typescript.flatMap((path) => importsOf(path, read(path)));
+    expect(imports.length).toBeGreaterThan(100);
+    expect(imports.map(objection).filter((sentence) => sentence !== null)).toEqual([]);
   });
 
   test.each([
@@ -38,11 +22,11 @@ describe("the stairs", () => {
     ["models/readers/gguf.ts", 'import { Config } from "../../src/config/config.ts";', "src/config"],
     ["src/errors.ts", 'import "./config/config.ts";', "src/config"],
     ["src/helpers/x.ts", 'import "node:fs";', "no room"],
-  ])("would not stand %s saying %j", (path, text, complaint) => {
+  ])("of other kinds are rejected: %s with %j", (path, text, complaint) => {
     expect(importsOf(path, text).map(objection)).toEqual([expect.stringContaining(complaint)]);
   });
 
-  test("let what they allow pass", () => {
+  test("of the allowed kinds pass", () => {
     const allowed = [
       importsOf("src/session/local-chat.ts", 'import type { Chat } from "../chat/chat.ts";'),
       importsOf("src/cli/serve.ts", 'import { x } from "../../models/manifest.ts";'),
@@ -57,10 +41,55 @@ describe("the stairs", () => {
   });
 });
 
+describe("import cycles", () => {
+  const graphOf = (paths: readonly string[], edges: (path: string, text: string) => Import[]) =>
+    new Map(paths.map((path) => [path, edges(path, read(path)).map(({ to }) => to)]));
+
+  /** Without `import type` and `export type … from`: they do not exist at run time. */
+  const withoutTypes = (text: string) => text.replace(/^(import|export) type [^;]*;/gm, "");
+
+  test("are found", () => {
+    const graph = new Map([
+      ["a", ["b"]],
+      ["b", ["c", "d"]],
+      ["c", ["a"]],
+      ["d", ["d"]],
+    ]);
+    expect(cyclesOf(graph)).toEqual([
+      ["a", "b", "c", "a"],
+      ["d", "d"],
+    ]);
+  });
+
+  test("do not exist in src/ and models/", () => {
+    const product = typescript.filter((path) => /^(src|models)\//.test(path));
+    expect(cyclesOf(graphOf(product, (path, text) => importsOf(path, withoutTypes(text))))).toEqual([]);
+  });
+
+  test("do not exist in models/ with type imports either", () => {
+    const models = typescript.filter((path) => path.startsWith("models/"));
+    expect(cyclesOf(graphOf(models, importsOf))).toEqual([]);
+  });
+
+  test("do not exist in native/, neither between files nor between folders", () => {
+    const files = graphOf(native, includesOf);
+    expect(cyclesOf(files)).toEqual([]);
+    const folderOf = (path: string) => /^native\/([^/]+)\//.exec(path)?.[1];
+    const folders = new Map<string, string[]>();
+    for (const [path, included] of files) {
+      const [from, to] = [folderOf(path), included.map(folderOf)];
+      if (from === undefined) continue;
+      const others = to.filter((folder) => folder !== undefined && folder !== from) as string[];
+      folders.set(from, [...new Set([...(folders.get(from) ?? []), ...others])]);
+    }
+    expect(cyclesOf(folders)).toEqual([]);
+  });
+});
+
 describe("native/", () => {
   const includes = new Map(native.map((path) => [path, includesOf(path, read(path))]));
 
-  /** Everything a file sees, through however many headers. */
+  /** All files that a file includes, directly or through headers. */
   function reach(path: string, seen = new Set<string>()): Set<string> {
     for (const { to } of includes.get(path) ?? []) {
       if (seen.has(to)) continue;
@@ -75,7 +104,7 @@ describe("native/", () => {
       .filter((path) => names.test(path))
       .flatMap((path) => [...reach(path)].filter((to) => headers.test(to)).map((to) => `${path} sees ${to}`));
 
-  test("knows N-API in the addon's files only", () => {
+  test("includes N-API in addon/ only", () => {
     const rest = native.filter((path) => !/^native\/addon\//.test(path));
     const offenders = rest.flatMap((path) =>
       [...reach(path)].filter((to) => /^(napi|node_api|js_native_api|uv)\b/.test(to)),
@@ -83,18 +112,18 @@ describe("native/", () => {
     expect(offenders).toEqual([]);
   });
 
-  test("keeps ONNX Runtime out of everything below runtime/", () => {
+  test("includes ONNX Runtime in runtime/ and addon/ only", () => {
     expect(seenBy(/^native\/(cache|sampler|kv|attention|linear|cpu)\//, /ort_api|onnxruntime/)).toEqual([]);
   });
 
-  test("includes by quotes only its own headers, by their path below native/", () => {
+  test("includes its own headers by their path in native/, and only those by quotes", () => {
     const missing = [...includes.values()]
       .flat()
       .filter(({ to }) => to.startsWith("native/") && !native.includes(to));
     expect(missing.map((arrow: Import) => `${arrow.from} includes ${arrow.to}`)).toEqual([]);
   });
 
-  test("would notice a forbidden header through another one", () => {
+  test("sees a forbidden header through another one", () => {
     includes.set("native/made_up.h", includesOf("native/made_up.h", '#include "runtime/ort_api.h"\n'));
     includes.set("native/made_up.cpp", includesOf("native/made_up.cpp", '#include "made_up.h"\n'));
     expect(reach("native/made_up.cpp").has("native/runtime/ort_api.h")).toBe(true);
@@ -106,7 +135,6 @@ describe("lines per file", () => {
   const maxTestLines = 500;
   const linesOf = (path: string) => read(path).split("\n").length - 1;
   const maxOf = (path: string) => (path.startsWith("test/") ? maxTestLines : maxLines);
-  /** The first comment, which has to say why a file is longer than the others. */
   const firstComment = (path: string) => /^(#!.*\n)?((\/\/.*\n)*)/.exec(read(path))![2]!;
 
   test("are 400 for sources and 500 for tests, or the first comment says why the file is longer", () => {
@@ -124,12 +152,12 @@ test("no folder has more than 25 files of code", () => {
   expect([...folders].filter(([, count]) => count > 25)).toEqual([]);
 });
 
-test("every source file opens with what it is for", () => {
-  // A .cpp beside a header of its name is introduced by the header.
-  const introduced = native.filter(
+test("every source file begins with a comment that says what it is for", () => {
+  // The header of the same name has the comment of a .cpp.
+  const commented = native.filter(
     (path) => !native.includes(path.replace(/\.cpp$/, ".h")) || path.endsWith(".h"),
   );
-  const sources = [...typescript.filter((path) => /^(src|models)\//.test(path)), ...introduced];
+  const sources = [...typescript.filter((path) => /^(src|models)\//.test(path)), ...commented];
   expect(sources.filter((path) => !/^(#!.*\n)?\/\/ /.test(read(path)))).toEqual([]);
 });
 
