@@ -3,6 +3,9 @@
 // configuration key appears here.
 import type { Chat, ChatEvent, CompletionRequest, Message, Tool } from "../chat/chat.ts";
 import type { LiveRuns } from "../harness/live-runs.ts";
+import type { SessionInfo, SessionMap, StepReport } from "../session/session-info.ts";
+
+export type { CellRange, SessionInfo, SessionMap, StepReport } from "../session/session-info.ts";
 
 export interface ModelInfo {
   readonly id: string;
@@ -14,51 +17,6 @@ export interface ModelInfo {
   readonly family: string;
   /** Whether the chat template shows tools to the model. */
   readonly takesTools: boolean;
-}
-
-/** One resident conversation, as GET /v1/sessions shows it. */
-export interface SessionInfo {
-  readonly id: string;
-  /** Tokens in the cache. */
-  readonly tokens: number;
-  /** The leading ones that equal a cold prefill. */
-  readonly exactTokens: number;
-  /** Milliseconds since 1970 of the last request. */
-  readonly usedAt: number;
-  readonly busy: boolean;
-  /** By a client; else the server made the name up. */
-  readonly named: boolean;
-}
-
-/** Half-open, in cells. */
-export interface CellRange {
-  readonly start: number;
-  readonly end: number;
-}
-
-/** The cells of one session, for a map of it. Ranges are ordered and disjoint. */
-export interface SessionMap {
-  readonly tokens: number;
-  /** Cells that are approximate: they attended to text that is gone. */
-  readonly stale: readonly CellRange[];
-  /** Rendered messages, in order; they cover all cells. */
-  readonly spans: readonly (CellRange & { readonly role: string })[];
-  /** Runs of cells that moved by the same number of positions since their keys were written. */
-  readonly shifts: readonly (CellRange & { readonly shift: number })[];
-}
-
-/** One pass of the model, as the engine reports it. */
-export interface StepReport {
-  /** Sequences in the step. */
-  readonly entries: number;
-  readonly promptTokens: number;
-  readonly decodeTokens: number;
-  /** Recomputed while nobody waited. */
-  readonly backgroundTokens: number;
-  /** Computed beside `decodeTokens` because they might come next, and those that did. Absent: none. */
-  readonly draftTokens?: number;
-  readonly acceptedTokens?: number;
-  readonly ms: number;
 }
 
 /** What is resident and what became of it; counts since the start unless they say "now". */

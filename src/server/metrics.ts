@@ -136,8 +136,8 @@ export class Metrics {
     for (const [counter, part] of parts) counter.inc(cacheUsage[part]);
   }
 
-  #stepped({ entries, promptTokens, decodeTokens, backgroundTokens, ms, ...lookup }: StepReport): void {
-    const { draftTokens = 0, acceptedTokens = 0 } = lookup;
+  #stepped(step: StepReport): void {
+    const { entries, promptTokens, decodeTokens, backgroundTokens, draftTokens, acceptedTokens, ms } = step;
     this.#steps.inc();
     this.#proposed.inc(draftTokens);
     this.#accepted.inc(acceptedTokens);

@@ -1,11 +1,12 @@
 // What clients and metrics see of sessions: list entries, the map of one session's cells, and totals. The server serves
-// these types as they are.
+// these types as they are; StepReport is passed on because the server does not import the engine.
 import { lengthOf } from "../text/span.ts";
 import type { DiskTier } from "./disk/disk-tier.ts";
 import type { EditPlan } from "./planner/edit-planner.ts";
 import type { Range } from "./planner/range.ts";
 import type { Session } from "./residency/session.ts";
 
+export type { StepReport } from "../engine/step-stats.ts";
 export type { Range as CellRange } from "./planner/range.ts";
 
 export interface SessionInfo {

@@ -37,8 +37,23 @@ test("the numbers of prompts are the sums of the bills, streamed or not", async 
 });
 
 test("steps are counted by the kind of their tokens, and gauges are read when asked", async () => {
-  backend.stepped({ entries: 3, promptTokens: 40, decodeTokens: 2, backgroundTokens: 0, ms: 20 });
-  backend.stepped({ entries: 1, promptTokens: 0, decodeTokens: 0, backgroundTokens: 128, ms: 30 });
+  const noDrafts = { draftTokens: 0, acceptedTokens: 0 };
+  backend.stepped({
+    entries: 3,
+    promptTokens: 40,
+    decodeTokens: 2,
+    backgroundTokens: 0,
+    ...noDrafts,
+    ms: 20,
+  });
+  backend.stepped({
+    entries: 1,
+    promptTokens: 0,
+    decodeTokens: 0,
+    backgroundTokens: 128,
+    ...noDrafts,
+    ms: 30,
+  });
   const read = metricReader(await numbers());
   expect(read("pocket_steps_total")).toBe(2);
   expect(read('pocket_step_tokens_total{kind="prompt"}')).toBe(40);

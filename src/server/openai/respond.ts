@@ -3,6 +3,7 @@
 import type { FastifyBaseLogger, FastifyReply } from "fastify";
 import type { CacheUsage, ChatEvent, ToolCall } from "../../chat/chat.ts";
 import { pocketError } from "../../errors.ts";
+import { settledWithin } from "../../session/answer/settled-within.ts";
 import type { RouteContext } from "../app.ts";
 import { abortReason } from "../middleware/abort.ts";
 import { EventStream } from "../sse.ts";
@@ -202,13 +203,4 @@ function logFinish(log: FastifyBaseLogger, event: Finish): void {
     { ...cacheUsage, promptTokens, completionTokens, promptMs, generateMs, finish },
     "answer-finished",
   );
-}
-
-/** Rejects when `promise` does so in time; otherwise resolves, at the latest after `ms`. */
-async function settledWithin(promise: Promise<unknown>, ms: number): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const timeout = new Promise((resolve) => {
-    timer = setTimeout(resolve, ms);
-  });
-  await Promise.race([promise, timeout]).finally(() => clearTimeout(timer));
 }
