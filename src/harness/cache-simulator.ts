@@ -1,25 +1,27 @@
-// What prompts would cost on a cache, counted without a model: which messages of a prompt are resident in front of
-// the first edit, which survive behind it, which have to be computed. Whole messages, so a lower bound on reuse by a
-// few tokens each. A fork uses what is resident and leaves it as it was.
+// Counts what prompts would cost on a KV cache, without a model: which messages of a prompt are resident
+// before the first edit (kept), which are resident after it (relocated), which must be computed. It works on
+// whole messages, so it underestimates reuse by a few tokens per edit. A fork reads the resident messages and
+// leaves them unchanged.
 
 import type { ChatRequest, Message } from "../chat/chat.ts";
 import type { CountTokens } from "../context/block.ts";
 import type { CostModel, PromptCost } from "./cost-model.ts";
 
-interface Cells {
+/** A message in the cache. `key`: its JSON; equal keys are equal messages. */
+interface CachedMessage {
   readonly key: string;
   readonly tokens: number;
 }
 
 export class CacheSimulator implements CostModel {
-  #resident: readonly Cells[] = [];
+  #resident: readonly CachedMessage[] = [];
 
   constructor(private readonly count: CountTokens) {}
 
-  /** Makes the prompt resident, unless it is a fork's. kept + relocated + computed = promptTokens. */
+  /** Makes the prompt resident, unless the request is a fork. kept + relocated + computed = promptTokens. */
   cost({ messages, tools, session = "", fork }: ChatRequest): PromptCost {
-    const offered: Message[] = tools ? [{ role: "system", content: JSON.stringify(tools) }] : [];
-    const wanted = [...offered, ...messages].map((message) => this.#cells(message));
+    const toolsMessage: Message[] = tools ? [{ role: "system", content: JSON.stringify(tools) }] : [];
+    const wanted = [...toolsMessage, ...messages].map((message) => this.#cached(message));
     const promptTokens = tokensOf(wanted);
     const prefix = commonPrefix(this.#resident, wanted);
     const kept = tokensOf(wanted.slice(0, prefix));
@@ -40,27 +42,30 @@ export class CacheSimulator implements CostModel {
     return { promptTokens, cacheUsage };
   }
 
-  /** The answer's cells, which generating it has made. */
+  /** Makes the answer resident: generating it has computed its cells. */
   addAnswer(message: Message): void {
-    this.#resident = [...this.#resident, this.#cells(message)];
+    this.#resident = [...this.#resident, this.#cached(message)];
   }
 
-  #cells(message: Message): Cells {
+  #cached(message: Message): CachedMessage {
     return { key: JSON.stringify(message), tokens: this.count(message) };
   }
 }
 
-function tokensOf(cells: readonly Cells[]): number {
+function tokensOf(cells: readonly CachedMessage[]): number {
   return cells.reduce((sum, { tokens }) => sum + tokens, 0);
 }
 
-function commonPrefix(resident: readonly Cells[], wanted: readonly Cells[]): number {
-  const end = wanted.findIndex(({ key }, place) => resident[place]?.key !== key);
+function commonPrefix(resident: readonly CachedMessage[], wanted: readonly CachedMessage[]): number {
+  const end = wanted.findIndex(({ key }, index) => resident[index]?.key !== key);
   return end < 0 ? wanted.length : end;
 }
 
-/** The messages of `wanted` that occur in both in the same order, of the most tokens together. */
-function commonSequence(resident: readonly Cells[], wanted: readonly Cells[]): Cells[] {
+/** The common subsequence with the most tokens. */
+function commonSequence(
+  resident: readonly CachedMessage[],
+  wanted: readonly CachedMessage[],
+): CachedMessage[] {
   const width = wanted.length + 1;
   const best = new Float64Array((resident.length + 1) * width);
   for (let i = resident.length - 1; i >= 0; i--) {
@@ -72,11 +77,11 @@ function commonSequence(resident: readonly Cells[], wanted: readonly Cells[]): C
         : skipped;
     }
   }
-  const common: Cells[] = [];
+  const common: CachedMessage[] = [];
   for (let i = 0, j = 0; i < resident.length && j < wanted.length; ) {
-    const here = best[i * width + j]!;
-    if (here === best[(i + 1) * width + j]) i++;
-    else if (here === best[i * width + j + 1]) j++;
+    const current = best[i * width + j]!;
+    if (current === best[(i + 1) * width + j]) i++;
+    else if (current === best[i * width + j + 1]) j++;
     else {
       common.push(wanted[j]!);
       i++;

@@ -1,6 +1,7 @@
-// Who says what a prompt costs when a recorded run is played again: a ledger that counts without a model, or a real
-// Chat. The latter computes every prompt for one token that nobody wants; what the recording says comes next
-// instead, so the agent's own words are computed as prompt and not by generating them.
+// What a prompt costs when a recorded run is replayed: a CacheSimulator counts it without a model,
+// ChatCostModel asks a real Chat. The Chat computes each prompt and generates one token, which is discarded,
+// because the recording has the answer. The agent's own words are therefore computed as prompt tokens, not
+// generated.
 
 import type { CacheUsage, Chat, ChatRequest, Message } from "../chat/chat.ts";
 import { collectAnswer } from "../context/collect-answer.ts";
@@ -8,17 +9,17 @@ import { collectAnswer } from "../context/collect-answer.ts";
 export interface PromptCost {
   readonly promptTokens: number;
   readonly cacheUsage: CacheUsage;
-  /** From request to first token; absent where nothing was computed. */
+  /** Milliseconds from request to first token. Absent if no model was asked. */
   readonly promptMs?: number;
 }
 
 export interface CostModel {
   cost(request: ChatRequest): PromptCost | Promise<PromptCost>;
-  /** The answer that the recording gives to the request billed last. */
+  /** The recorded answer to the request that `cost` saw last. */
   addAnswer(message: Message): void;
 }
 
-/** What any request to the Chat has beside its messages: reuse, repair, tenant. */
+/** Added to every request: reuse, repair, tenant. */
 export type CostModelOptions = Omit<ChatRequest, "messages" | "tools" | "session" | "fork" | "maxTokens">;
 
 export class ChatCostModel implements CostModel {
@@ -27,10 +28,10 @@ export class ChatCostModel implements CostModel {
     private readonly options: CostModelOptions = {},
   ) {}
 
-  /** Rejects as the Chat does. */
+  /** Rejects with errors of the Chat. */
   async cost(request: ChatRequest): Promise<PromptCost> {
-    const asked = { ...request, ...this.options, maxTokens: 1, temperature: 0 };
-    const { finish } = await collectAnswer(this.chat.chat(asked));
+    const probe = { ...request, ...this.options, maxTokens: 1, temperature: 0 };
+    const { finish } = await collectAnswer(this.chat.chat(probe));
     const { promptTokens, cacheUsage, promptMs } = finish;
     return { promptTokens, cacheUsage, promptMs };
   }

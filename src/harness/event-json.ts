@@ -1,5 +1,6 @@
-// The JSON form of events and reports: what the store keeps, what `--json` prints and what POST /v1/agent/runs streams.
-// Some of its keys differ from the names in the code. Do not change them: stored runs, exports and clients have them.
+// The JSON form of events and reports: what the store keeps, what `--json` prints and what POST
+// /v1/agent/runs streams. Some of its keys differ from the names in the code. Do not change them: stored
+// runs, exports and clients have them.
 import type { AnswerFinished } from "../context/collect-answer.ts";
 import type { AgentEvent } from "./events.ts";
 import type { RunReport } from "./report.ts";

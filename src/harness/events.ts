@@ -1,5 +1,6 @@
-// What an agent loop tells whoever watches: noun-verb events in the order of their happening. A terminal view,
-// a stream over HTTP and the events of a stored run are all made of these; nothing is steered by them.
+// Events of an agent loop, in the order in which they happen. The terminal view, the HTTP stream, the stored
+// events and the report are made from them; they do not control the loop. Their JSON form is in
+// event-json.ts.
 
 import type { ToolCall } from "../chat/chat.ts";
 import type { Block, BlockId } from "../context/block.ts";
@@ -8,16 +9,16 @@ import type { Tag } from "../context/tag.ts";
 import type { Usage } from "./usage.ts";
 
 /**
- * answered: the agent ended by itself. forced: the window or the turns were spent, and it was told to answer.
- * overflow: the server refused the prompt as too long; the answer is the last text there was.
+ * answered: the agent ended its task. forced: the window or the turns were used up, and a final answer was
+ * demanded. overflow: the server refused the prompt as too long; the answer is the agent's last text.
  */
 export type Outcome = "answered" | "forced" | "overflow";
 
 export type AgentEvent =
-  /** `used`: tokens of the next prompt, as counted here; `limit`: the window. */
+  /** `used`: estimated tokens of the next prompt. `limit`: tokens of the window. */
   | { readonly type: "turn-started"; readonly turn: number; readonly used: number; readonly limit: number }
   | { readonly type: "text-delta"; readonly text: string }
-  /** An answer that was not kept: it was cut off or empty. */
+  /** The answer was cut off or empty, and is not part of the history. */
   | { readonly type: "answer-dropped"; readonly turn: number; readonly why: string }
   | { readonly type: "answer-finished"; readonly turn: number; readonly finish: AnswerFinished }
   | { readonly type: "tool-called"; readonly call: ToolCall }
@@ -30,7 +31,7 @@ export type AgentEvent =
       readonly tokensBefore: number;
       readonly tokensAfter: number;
     }
-  /** What the compressor's calls cost, also when nothing came of them. */
+  /** What the calls of the compressor cost, also if nothing was compacted. */
   | { readonly type: "compressor-finished"; readonly finishes: readonly AnswerFinished[] }
   | {
       readonly type: "block-expanded";
@@ -44,7 +45,7 @@ export type AgentEvent =
       readonly kind: Block["kind"];
       readonly tokens: number;
     }
-  /** The run ended without an answer and can be resumed; `code` is one of errors.ts. */
+  /** The run ended without an answer and can be resumed. `code`: of errors.ts. */
   | { readonly type: "run-stopped"; readonly code: string; readonly message: string }
   | {
       readonly type: "run-finished";

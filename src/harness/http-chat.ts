@@ -1,22 +1,22 @@
-// A Chat on any OpenAI-compatible server over HTTP, the local one included. It streams, knows no model and keeps
-// nothing between requests. It sends no prompt-planned event: servers tell what a prompt cost when it is over.
+// A Chat on any OpenAI-compatible server over HTTP. It streams, and keeps no state between requests. It sends
+// no prompt-planned event, because servers report the cost of a prompt only at the end of the answer.
 import type { Chat, ChatEvent, ChatRequest } from "../chat/chat.ts";
 import { errorTable, isErrorCode, PocketError, pocketError } from "../errors.ts";
 import { ChunkReader, chatCompletionRequest } from "./openai-wire.ts";
 
 export interface HttpChatOptions {
-  /** With its version: `http://127.0.0.1:8080/v1`. */
+  /** Including the version: `http://127.0.0.1:8080/v1`. */
   readonly baseUrl: string;
   readonly model: string;
   readonly apiKey?: string;
-  /** Sends nothing that only servers of ours know; others refuse it. Default: no. */
+  /** Omits the fields that only Pocket servers know, since others may refuse them. Default: false. */
   readonly isPlain?: boolean;
 }
 
 export class HttpChat implements Chat {
   constructor(private readonly options: HttpChatOptions) {}
 
-  /** Throws the server's own code where it has one of ours, else SERVER_FAILED; CANCELLED when aborted. */
+  /** Throws the server's code if it is one of errors.ts, otherwise SERVER_FAILED; CANCELLED when aborted. */
   async *chat(request: ChatRequest): AsyncGenerator<ChatEvent, void, undefined> {
     const startMs = performance.now();
     try {
@@ -74,7 +74,7 @@ export class HttpChat implements Chat {
     const { error } = body as { readonly error?: { readonly code?: unknown; readonly message?: unknown } };
     const message = typeof error?.message === "string" ? error.message : `status ${status}`;
     const code = typeof error?.code === "string" ? error.code.toUpperCase() : "";
-    // A server of ours has added the hint already.
+    // A Pocket server has already added the hint to its message.
     if (isErrorCode(code)) return new PocketError(code, message.replace(errorTable[code].hint, "").trim());
     return pocketError("SERVER_FAILED", this.options.baseUrl, `${status}: ${message}`);
   }
@@ -85,7 +85,7 @@ function plain(request: ChatRequest): ChatRequest {
   return rest;
 }
 
-/** The data of each server-sent event; comments and other fields are passed over. */
+/** The data of each server-sent event. Comments and other fields are ignored. */
 async function* dataLines(body: ReadableStream<Uint8Array>): AsyncGenerator<string, void, undefined> {
   const decoder = new TextDecoder();
   let rest = "";
@@ -98,6 +98,6 @@ async function* dataLines(body: ReadableStream<Uint8Array>): AsyncGenerator<stri
 
 function sentence(cause: unknown): string {
   if (!(cause instanceof Error)) return String(cause);
-  // fetch says only "fetch failed"; why is in its cause.
+  // The message of fetch is only "fetch failed"; the reason is in its cause.
   return cause.cause instanceof Error ? `${cause.message}: ${cause.cause.message}` : cause.message;
 }

@@ -1,6 +1,6 @@
-// The runs that are under way in this process, beside the store that has all of them: begin, resume, watch, cancel.
-// A run lives on when nobody watches; a run of another tenant does not exist. It knows no HTTP, and is handed a Chat
-// with each run.
+// The runs that this process is executing, next to the store that has all runs: begin, resume, watch, cancel.
+// A run goes on without watchers. Runs of another tenant do not exist for a caller. No HTTP; each run gets a
+// Chat from its caller.
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import type { Chat } from "../chat/chat.ts";
@@ -18,15 +18,18 @@ export interface LiveRunsOptions {
   readonly store: Store;
   readonly count: CountTokens;
   readonly model: string;
-  /** Tokens that a run may have. */
+  /** Maximum window of a run, in tokens. */
   readonly context: number;
-  /** Holds the workspaces, by tenant and name. Absent: runs have none. */
+  /** Folder of the workspaces, as `<tenant>/<name>`. Absent: runs have no workspace. */
   readonly workspaces?: string | undefined;
-  /** MCP servers whose tools every run has, as parseMcpServer takes them: programs, so never a request's to name. */
+  /**
+   * MCP servers for every run, in the syntax of parseMcpServer. They are programs, so a request cannot name
+   * any.
+   */
   readonly mcp?: readonly string[];
 }
 
-/** `workspace`: a name, no path. `window` absent: what there is. */
+/** `workspace`: a name, not a path. `window`: tokens, at most `context`. Default: `context`. */
 export interface LiveRunRequest
   extends Pick<RunOptions, "harness" | "maxTurns" | "nudge" | "force" | "tenant" | "answer" | "workspace"> {
   readonly task: string;
@@ -35,33 +38,33 @@ export interface LiveRunRequest
 
 export interface LiveRun {
   readonly id: string;
-  /** Resolves when it has ended, however it ended. */
+  /** Resolves when the run has ended for any reason; never rejects. */
   readonly ended: Promise<void>;
-  /** Calls `watcher` with each event from here on; returns what ends that. */
+  /** Calls `watcher` with each event from now on; returns a function that stops this. */
   watch(watcher: (event: AgentEvent) => void): () => void;
 }
 
-interface Held extends LiveRun {
+interface CancellableRun extends LiveRun {
   readonly controller: AbortController;
 }
 
 export class LiveRuns {
-  readonly #live = new Map<string, Held>();
+  readonly #live = new Map<string, CancellableRun>();
   #closing = false;
 
   constructor(readonly options: LiveRunsOptions) {}
 
-  /** Throws BAD_CONFIG where there are no workspaces, ENGINE_CLOSED once it closes. */
-  begin({ workspace, window, ...order }: LiveRunRequest, chat: Chat): LiveRun {
+  /** Throws BAD_CONFIG if the request names a workspace and there are none, ENGINE_CLOSED after `close`. */
+  begin({ workspace, window, ...options }: LiveRunRequest, chat: Chat): LiveRun {
     const { store, count, model, context } = this.options;
-    const folder = workspace === undefined ? undefined : this.#folder(workspace, order.tenant);
-    const whole = {
-      ...order,
+    const folder = workspace === undefined ? undefined : this.#folder(workspace, options.tenant);
+    const complete = {
+      ...options,
       model,
       window: Math.min(window ?? context, context),
       ...(folder === undefined ? {} : { workspace: folder }),
     };
-    return this.#start(beginRun(store, whole, count), chat);
+    return this.#start(beginRun(store, complete, count), chat);
   }
 
   /** Throws RUN_NOT_FOUND, RUN_BUSY, RUN_ANSWERED. */
@@ -85,7 +88,7 @@ export class LiveRuns {
     return { info, report: readReport(this.options.store.database, id), live: this.#live.get(id) };
   }
 
-  /** Resolves with whether it was under way, once it has ended. Throws RUN_NOT_FOUND. */
+  /** Resolves when the run has ended, with whether it was running. Throws RUN_NOT_FOUND. */
   async cancel(id: string, tenant: string | undefined): Promise<boolean> {
     this.#info(id, tenant);
     const live = this.#live.get(id);
@@ -94,7 +97,7 @@ export class LiveRuns {
     return live !== undefined;
   }
 
-  /** Ends what is under way so that it can be resumed; nothing begins after it. */
+  /** Stops all runs so that they can be resumed. No run begins afterwards. */
   async close(): Promise<void> {
     this.#closing = true;
     const lives = [...this.#live.values()];
@@ -106,38 +109,38 @@ export class LiveRuns {
     if (this.#closing) throw pocketError("ENGINE_CLOSED");
     const { id } = run.info;
     const { workspace, window } = runOptionsOf(run.info);
-    const kit = openToolset({ workspace, window });
+    const toolset = openToolset({ workspace, window });
     const controller = new AbortController();
     const watchers = new Set<(event: AgentEvent) => void>();
     const onEvent = (event: AgentEvent) => {
       for (const watcher of watchers) watcher(event);
     };
-    // What went wrong is the run's last event; nobody else waits for it.
-    // It begins in the next tick, so that who watches at once sees everything.
     const { mcp = [] } = this.options;
     const drive = async () => {
       const servers = openMcpServers(mcp, resultCharacters(window));
-      const tools = servers.then(({ tools }) => [...kit.tools, ...tools]);
+      const tools = servers.then(({ tools }) => [...toolset.tools, ...tools]);
       try {
         await driveRun(run, { chat, tools, signal: controller.signal, onEvent });
       } finally {
         await servers.then((opened) => opened.close()).catch(() => undefined);
       }
     };
+    // Starts in the next tick, so that a caller that watches at once sees every event. An error is in the
+    // last event.
     const ended = Promise.resolve()
       .then(drive)
       .catch(() => {})
       .finally(() => {
         this.#live.delete(id);
-        kit.close();
+        toolset.close();
       });
     const watch = (watcher: (event: AgentEvent) => void) => {
       watchers.add(watcher);
       return () => watchers.delete(watcher);
     };
-    const held: Held = { id, ended, controller, watch };
-    this.#live.set(id, held);
-    return held;
+    const live: CancellableRun = { id, ended, controller, watch };
+    this.#live.set(id, live);
+    return live;
   }
 
   #info(id: string, tenant: string | undefined): RunInfo {

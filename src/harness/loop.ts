@@ -1,6 +1,6 @@
-// The agent loop: ask, run the calls, append the exchange, until there is an answer. The policy decides what
-// happens to the history, the limits when it must end. It needs a Chat and nothing else of a server, and keeps
-// no state beside the conversation, so a run that was interrupted goes on by running it again.
+// The agent loop: ask the model, run its calls, append the exchange, until there is an answer. The policy
+// rewrites the history; the limits end the run. The loop keeps no state except the conversation, so an
+// interrupted run continues by running the loop again.
 
 import type { AnswerOptions, Chat, Message, Tool, ToolCall } from "../chat/chat.ts";
 import { type Exchange, tokensOf } from "../context/block.ts";
@@ -16,7 +16,7 @@ import { addCall, type Caller, emptyUsage, type Usage } from "./usage.ts";
 export interface AgentOptions {
   readonly chat: Chat;
   readonly policy: Policy;
-  /** With the request as its last block, or whatever an interrupted run left. */
+  /** Its last block is the request, or what an interrupted run left. */
   readonly conversation: Conversation;
   readonly tools: readonly AgentTool[];
   readonly limits: Limits;
@@ -37,7 +37,10 @@ export class AgentLoop {
   readonly #signal: AbortSignal;
   #usage: Usage = emptyUsage;
   #turn = 0;
-  /** Tokens of a prompt beyond those of its messages: tools and the template. Known after the first answer. */
+  /**
+   * Prompt tokens in addition to those of the messages: tools and template. An estimate until the first
+   * answer.
+   */
   #overhead: number;
 
   constructor(private readonly options: AgentOptions) {
@@ -49,8 +52,8 @@ export class AgentLoop {
   }
 
   /**
-   * To be called once. Rejects with operating errors of the Chat and the journal, and with the signal's reason;
-   * the conversation then has every exchange that was whole.
+   * Call once. Rejects with operating errors of the Chat and the journal, and with the signal's reason; the
+   * conversation then has every complete exchange.
    */
   async run(): Promise<AgentResult> {
     const { maxTurns } = this.options.limits;
@@ -58,20 +61,20 @@ export class AgentLoop {
     while (this.#turn < maxTurns - 1 && !this.#isFull()) {
       const answer = await this.#ask(flaw ? retryNotice(flaw) : undefined);
       if (!answer) return this.#finish("overflow", this.#lastText());
-      const again = flaw !== undefined;
+      const isRetry = flaw !== undefined;
       flaw = flawOf(answer);
       if (flaw) {
         this.#emit({ type: "answer-dropped", turn: this.#turn, why: flaw });
-        if (again) break;
+        if (isRetry) break;
         continue;
       }
-      const said = await this.#act(answer.message);
-      if (said !== undefined) return this.#finish("answered", said);
+      const final = await this.#act(answer.message);
+      if (final !== undefined) return this.#finish("answered", final);
     }
     return this.#force();
   }
 
-  /** Tokens of the next prompt without its trailer. */
+  /** Tokens of the next prompt, without its trailer. */
   get #used(): number {
     return this.options.conversation.history.tokens + this.#overhead;
   }
@@ -81,7 +84,7 @@ export class AgentLoop {
     return this.#used >= finalFraction * window;
   }
 
-  /** Undefined where the server says that the prompt is too long. */
+  /** Undefined if the server refuses the prompt as too long. */
   async #ask(notice: Message | undefined, isFinal = false): Promise<ChatAnswer | undefined> {
     const { chat, conversation, limits, policy, answer } = this.options;
     this.#signal.throwIfAborted();
@@ -94,23 +97,23 @@ export class AgentLoop {
       ...[trailer, notice].filter((one) => one !== undefined),
     ];
     const counted = tokensOf(messages, conversation.history.count);
-    const room = limits.window - counted - this.#overhead;
+    const free = limits.window - counted - this.#overhead;
     const request = {
       ...answer,
       messages,
       ...(this.#specs.length > 0 ? { tools: this.#specs } : {}),
       ...steering,
-      maxTokens: Math.max(1, Math.min(limits.answerTokens, room)),
+      maxTokens: Math.max(1, Math.min(limits.answerTokens, free)),
       signal: this.#signal,
     };
     try {
-      const given = await collectAnswer(chat.chat(request), (event) => {
+      const answered = await collectAnswer(chat.chat(request), (event) => {
         if (event.type === "text-delta") this.#emit({ type: "text-delta", text: event.text });
       });
-      this.#count("agent", given.finish);
-      this.#overhead = Math.max(0, given.finish.promptTokens - counted);
-      this.#emit({ type: "answer-finished", turn: this.#turn, finish: given.finish });
-      return given;
+      this.#count("agent", answered.finish);
+      this.#overhead = Math.max(0, answered.finish.promptTokens - counted);
+      this.#emit({ type: "answer-finished", turn: this.#turn, finish: answered.finish });
+      return answered;
     } catch (cause) {
       if (cause instanceof PocketError && cause.code === "CONTEXT_LENGTH_EXCEEDED") return undefined;
       throw cause;
@@ -118,32 +121,32 @@ export class AgentLoop {
   }
 
   /**
-   * Runs the calls in order and appends the exchange, then what they left to be done behind it. The answer to the
-   * task, where this is it: a message without calls, or what a call says.
+   * Runs the calls in order, appends the exchange, then runs what the calls deferred (CallResult.after).
+   * Returns the final answer if there is one: the text of a message without calls, or the `answer` of a call.
    */
   async #act(message: Message): Promise<string | undefined> {
     const { conversation } = this.options;
     const messages: Message[] = [message];
-    const after: (() => void)[] = [];
+    const deferred: (() => void)[] = [];
     let open = conversation.history.count(message);
-    let said = message.toolCalls ? undefined : message.content;
+    let final = message.toolCalls ? undefined : message.content;
     for (const call of message.toolCalls ?? []) {
       this.#emit({ type: "tool-called", call });
       const startMs = performance.now();
-      const { text, tokens = 0, after: later, answer } = await this.#call(call, open);
-      said = answer ?? said;
+      const { text, tokens = 0, after, answer } = await this.#call(call, open);
+      final = answer ?? final;
       const result: Message = { role: "tool", content: text, toolCallId: call.id, name: call.name };
       open += conversation.history.count(result) + tokens;
-      if (later) after.push(later);
+      if (after) deferred.push(after);
       messages.push(result);
       this.#emit({ type: "tool-returned", call, text, ms: performance.now() - startMs });
     }
     const block: Exchange = conversation.exchange(messages);
     this.#emit({ type: "block-appended", block: block.id, kind: block.kind, tokens: block.tokens });
-    for (const run of after) run();
-    // The agent has the last word, however it said it.
-    if (said !== undefined && message.toolCalls) await this.#act({ role: "assistant", content: said });
-    return said;
+    for (const run of deferred) run();
+    // The history ends with the answer as a message, also if a call gave it.
+    if (final !== undefined && message.toolCalls) await this.#act({ role: "assistant", content: final });
+    return final;
   }
 
   async #call(call: ToolCall, open: number): ReturnType<Policy["call"]> {
@@ -167,7 +170,7 @@ export class AgentLoop {
       remaining: (name, made) => tools.find(({ spec }) => spec.name === name)?.remaining?.(made) ?? "any",
       limit: limits.window,
       pending: this.#overhead + open,
-      // The final answer has to fit behind whatever comes in now.
+      // The final answer must fit after everything that is added now.
       reserve: Math.min(limits.answerTokens, Math.ceil((1 - limits.finalFraction) * limits.window)),
       signal: this.#signal,
       emit: (event) => {
@@ -179,7 +182,7 @@ export class AgentLoop {
     };
   }
 
-  /** One more call that must be the answer; its calls, if it makes some, are not run. */
+  /** Asks for the final answer. Its tool calls are not run. */
   async #force(): Promise<AgentResult> {
     const answer = await this.#ask(finalNotice, true);
     if (!answer) return this.#finish("overflow", this.#lastText());
@@ -194,7 +197,7 @@ export class AgentLoop {
     return result;
   }
 
-  /** What the agent said last. */
+  /** The last text of the agent; empty if it wrote none. */
   #lastText(): string {
     const messages = this.options.conversation.history.messages();
     return (
@@ -211,18 +214,22 @@ export class AgentLoop {
   }
 }
 
-/** Whether the exchanges just before have the very same call with the very same result. */
+/**
+ * Whether the latest exchange has the same call with the same result. Skips exchanges whose result was
+ * `repeatedCall`.
+ */
 function isRepeated({ history }: Conversation, { name, arguments: json }: ToolCall, text: string): boolean {
   for (const block of history.blocks.toReversed()) {
     if (block.kind !== "exchange") return false;
     const [first, ...results] = block.originals.map(({ message }) => message);
-    const same = first!.toolCalls?.find((call) => call.name === name && call.arguments === json);
-    const result = same && results.find(({ toolCallId }) => toolCallId === same.id)?.content;
+    const equal = first!.toolCalls?.find((call) => call.name === name && call.arguments === json);
+    const result = equal && results.find(({ toolCallId }) => toolCallId === equal.id)?.content;
     if (result !== repeatedCall(name)) return result === text;
   }
   return false;
 }
 
+/** Why the answer cannot be kept. */
 function flawOf({ message, finish }: ChatAnswer): string | undefined {
   if (finish.reason === "length") return "was cut off for its length";
   return message.content.trim() === "" && !message.toolCalls ? "was empty" : undefined;

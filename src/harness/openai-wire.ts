@@ -1,16 +1,16 @@
-// The OpenAI shapes of a chat request and of its streamed answer, as a client speaks them. Requests are written
-// from house types; chunks are read with suspicion, since any server may have sent them. No sockets here.
+// Client side of the OpenAI API: builds chat completion requests, and parses streamed chunks. Chunks come
+// from any server, so every field is checked. No I/O.
 import type { CacheUsage, ChatRequest, FinishReason, Message, ToolCall } from "../chat/chat.ts";
 
 export function chatCompletionRequest(model: string, request: ChatRequest): object {
   const { messages, tools, session, reuse, repair, forget, fork, maxTokens, stop } = request;
-  const pocket = given({ session, reuse, repair, forget, fork });
+  const pocket = defined({ session, reuse, repair, forget, fork });
   return {
     model,
     messages: messages.map(wireMessage),
     stream: true,
     stream_options: { include_usage: true },
-    ...given({
+    ...defined({
       tools: tools?.map((tool) => ({ type: "function", function: tool })),
       tool_choice: tools && wireChoice(request),
       parallel_tool_calls: tools && request.parallelToolCalls,
@@ -30,12 +30,12 @@ export function chatCompletionRequest(model: string, request: ChatRequest): obje
   };
 }
 
-/** Which parameters a tool has for this answer alone has no place on the wire. */
+/** The API has no field for the parameters of a callable tool, so only names are sent. */
 function wireChoice({ toolChoice, callable }: ChatRequest): unknown {
-  const named = ({ name }: { readonly name: string }) => ({ type: "function", function: { name } });
-  if (typeof toolChoice === "object") return named(toolChoice);
+  const byName = ({ name }: { readonly name: string }) => ({ type: "function", function: { name } });
+  if (typeof toolChoice === "object") return byName(toolChoice);
   if (!callable || toolChoice === "none") return toolChoice;
-  const allowed = { mode: toolChoice ?? "auto", tools: callable.map(named) };
+  const allowed = { mode: toolChoice ?? "auto", tools: callable.map(byName) };
   return { type: "allowed_tools", allowed_tools: allowed };
 }
 
@@ -51,14 +51,14 @@ export interface ChunkUsage {
   readonly cacheUsage: CacheUsage;
 }
 
-/** Puts chunks together: text comes out at once, tool calls when the stream ends. */
+/** Joins chunks: text is returned at once, tool calls are complete when the stream ends. */
 export class ChunkReader {
   /** By index in the stream. */
   readonly #calls = new Map<number, { id: string; name: string; arguments: string }>();
   #reason: FinishReason | undefined;
   #usage: ChunkUsage | undefined;
 
-  /** The text in the chunk; empty where there is none. */
+  /** Returns the text in the chunk; empty if it has none. */
   read(chunk: unknown): string {
     const { choices, usage, pocket } = record(chunk);
     if (usage) this.#usage = usageOf(record(usage), pocket);
@@ -69,7 +69,7 @@ export class ChunkReader {
     return typeof content === "string" ? content : "";
   }
 
-  /** Undefined until a chunk said why the answer ends. */
+  /** Undefined until a chunk has a finish reason. */
   get reason(): FinishReason | undefined {
     return this.#reason;
   }
@@ -78,15 +78,15 @@ export class ChunkReader {
     return this.#usage ?? usageOf({}, undefined);
   }
 
-  /** Servers that send no ids get some that are unique in the answer. */
+  /** Calls without an id get one that is unique in the answer. */
   get toolCalls(): readonly ToolCall[] {
-    return [...this.#calls.values()].map((call, place) => ({ ...call, id: call.id || `call_${place}` }));
+    return [...this.#calls.values()].map((call, index) => ({ ...call, id: call.id || `call_${index}` }));
   }
 
   #readCall({ index, id, function: given }: Fields): void {
-    const place = typeof index === "number" ? index : this.#calls.size;
-    const call = this.#calls.get(place) ?? { id: "", name: "", arguments: "" };
-    this.#calls.set(place, call);
+    const key = typeof index === "number" ? index : this.#calls.size;
+    const call = this.#calls.get(key) ?? { id: "", name: "", arguments: "" };
+    this.#calls.set(key, call);
     const { name, arguments: text } = record(given);
     if (typeof id === "string") call.id = id;
     if (typeof name === "string") call.name += name;
@@ -107,7 +107,7 @@ function wireMessage({ role, content, reasoning, toolCalls, toolCallId, name }: 
   return {
     role,
     content,
-    ...given({ reasoning_content: reasoning, tool_calls: calls, tool_call_id: toolCallId, name }),
+    ...defined({ reasoning_content: reasoning, tool_calls: calls, tool_call_id: toolCallId, name }),
   };
 }
 
@@ -149,7 +149,7 @@ function number(value: unknown): number {
   return typeof value === "number" && Number.isFinite(value) ? value : 0;
 }
 
-/** Without the fields that are undefined. */
-function given(fields: Fields): Fields {
+/** The fields that are not undefined. */
+function defined(fields: Fields): Fields {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
 }

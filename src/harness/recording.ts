@@ -1,5 +1,5 @@
-// An exported run (context/export.ts), read as a script to replay: the agent's message in each turn, the results of its
-// tools, the summaries of its compressor.
+// An exported run (context/export.ts), read as a script to replay: the agent's message in each turn, the
+// results of its tools, the summaries of its compressor.
 import type { Message } from "../chat/chat.ts";
 import { isContextTool } from "../context/tools.ts";
 import { pocketError } from "../errors.ts";

@@ -1,7 +1,7 @@
-// The same trajectory under another policy, for costs alone: the agent's turns and its tools' results come from a
-// recording, the loop and the policy are the real ones. What a prompt costs is told by a till: a ledger that counts,
-// or a Chat that is asked for one token and whose word is dropped. It says what a policy costs and nothing about how
-// well it works. Turns that only managed the context fall away under a policy without such tools.
+// Replays a recorded run under a policy, to compare costs. The agent's turns and the results of its tools
+// come from the recording; the loop, the policy and the catalog are real. A CostModel says what each prompt
+// costs. The result tells what a policy costs, not how well an agent works with it. Turns that only called
+// context tools are left out under a policy without such tools.
 
 import type { Chat, ChatEvent, ChatRequest, Message, ToolCall } from "../chat/chat.ts";
 import type { CountTokens } from "../context/block.ts";
@@ -23,17 +23,20 @@ export interface ReplayCosts {
   readonly turns: number;
   readonly compactions: number;
   readonly expands: number;
-  /** Tokens of the largest prompt. */
+  /** Prompt tokens of the largest prompt. */
   readonly peakInput: number;
-  /** Prompt tokens over all calls, the compressor's included: with suffix reuse, and with the common prefix alone. */
+  /**
+   * Prompt tokens computed in all calls, including the compressor: with suffix reuse, and with prefix reuse
+   * alone.
+   */
   readonly computed: number;
   readonly prefixOnly: number;
 }
 
-/** Larger than any recording: what is compared is what the prompts would be, not where a run would have ended. */
+/** Tokens. Larger than any recording, because a replay compares prompts, not where a run would have ended. */
 const window = 2 ** 31;
 
-/** Costs by a ledger. Throws BAD_RECORDING for a recording whose calls have no results. */
+/** Costs by a CacheSimulator. Throws BAD_RECORDING if a call has no result. */
 export async function replay(
   recording: Recording,
   harness: HarnessName,
@@ -55,26 +58,26 @@ export async function replay(
 export interface ReplayOptions {
   readonly count: CountTokens;
   readonly costModel: CostModel;
-  /** Of the requests that the till sees. Default: "replay". */
+  /** Session id of the requests. Default: "replay". */
   readonly session?: string;
 }
 
-/** Turn by turn, priced by any till. Throws BAD_RECORDING for a recording whose calls have no results. */
+/** The report of the replay. Throws BAD_RECORDING if a call has no result. */
 export async function replayReport(
   recording: Recording,
   harness: HarnessName,
   { count, costModel, session = "replay" }: ReplayOptions,
 ): Promise<RunReport> {
-  const plain = policyOf({ harness });
-  const steps = plain.tools.length > 0 ? recording.steps : recording.steps.flatMap(plainStep);
-  const conversation = new Conversation({ instructions: instructionsOf(plain), count });
+  const base = policyOf({ harness });
+  const steps = base.tools.length > 0 ? recording.steps : recording.steps.flatMap(withoutContextTools);
+  const conversation = new Conversation({ instructions: instructionsOf(base), count });
   const chat = new ReplayChat(recording, costModel);
-  const policy: Policy = { ...plain, call: (call, turn) => plain.call(chat.expect(call), turn) };
+  const policy: Policy = { ...base, call: (call, turn) => base.call(chat.expect(call), turn) };
   const tools = toolsOf(steps, recording);
   let report: RunReport = emptyReport;
-  for (const [place, step] of steps.entries()) {
+  for (const [index, step] of steps.entries()) {
     if (step.kind === "request") conversation.request(step.message);
-    const turns = step.kind === "request" ? turnsBehind(steps, place) : [];
+    const turns = step.kind === "request" ? turnsAfter(steps, index) : [];
     if (turns.length === 0) continue;
     chat.begin(turns);
     const limits = limitsOf(window, { maxTurns: turns.length + 2, answerTokens: 4096 });
@@ -88,24 +91,24 @@ export async function replayReport(
 
 type Turn = Extract<Step, { kind: "turn" }>;
 
-/** Says the recorded turns in order, and the recorded summary when it is asked on a fork. */
+/** Answers with the recorded turns in order, and with the recorded summary when the request is a fork. */
 class ReplayChat implements Chat {
   #turns: Turn[] = [];
-  #said: Turn | undefined;
+  #current: Turn | undefined;
   #summary = "";
 
   constructor(
     private readonly recording: Recording,
-    private readonly till: CostModel,
+    private readonly costModel: CostModel,
   ) {}
 
   begin(turns: readonly Turn[]): void {
     this.#turns = [...turns];
   }
 
-  /** To be told of each context call before it is done: it knows what the compressor then wrote. */
+  /** Call before each context call runs: finds the summary that the compressor wrote for it. */
   expect(call: ToolCall): ToolCall {
-    const result = this.#said?.results.get(call.id) ?? "";
+    const result = this.#current?.results.get(call.id) ?? "";
     const tag =
       call.name === compactTool.name ? /expand_block \{"tag": "(ctx-\d+)"\}/.exec(result)?.[1] : undefined;
     this.#summary = (tag && this.recording.summaries.get(tag)) || "";
@@ -113,36 +116,40 @@ class ReplayChat implements Chat {
   }
 
   async *chat(request: ChatRequest): AsyncGenerator<ChatEvent, void, undefined> {
-    const { promptMs = 0, ...cost }: PromptCost = await this.till.cost(request);
+    const { promptMs = 0, ...cost }: PromptCost = await this.costModel.cost(request);
     const message = request.fork ? undefined : this.#next();
     yield { type: "prompt-planned", ...cost };
     yield { type: "text-delta", text: message ? message.content : this.#summary };
     for (const call of message?.toolCalls ?? []) yield { type: "tool-call", call };
-    if (message) this.till.addAnswer(message);
+    if (message) this.costModel.addAnswer(message);
     const reason = message?.toolCalls ? "tool_calls" : "stop";
     yield { type: "answer-finished", reason, ...cost, completionTokens: 0, promptMs, generateMs: 0 };
   }
 
-  /** A recording that breaks off ends here, with the prompt that would have come next. */
+  /** A recording that breaks off gets an answer here, so that the cost of its last prompt is counted. */
   #next(): Message {
-    this.#said = this.#turns.shift();
-    return this.#said?.message ?? { role: "assistant", content: "(the recording ends here)" };
+    this.#current = this.#turns.shift();
+    return this.#current?.message ?? { role: "assistant", content: "(the recording ends here)" };
   }
 }
 
-function plainStep(step: Step): Step[] {
+function withoutContextTools(step: Step): Step[] {
   if (step.kind === "request") return [step];
   const message = withoutContextCalls(step.message);
   return message ? [{ ...step, message }] : [];
 }
 
-function turnsBehind(steps: readonly Step[], place: number): Turn[] {
-  const rest = steps.slice(place + 1);
+/** The turns between the request at `index` and the next one. */
+function turnsAfter(steps: readonly Step[], index: number): Turn[] {
+  const rest = steps.slice(index + 1);
   const end = rest.findIndex(({ kind }) => kind === "request");
   return (end < 0 ? rest : rest.slice(0, end)).filter((step) => step.kind === "turn");
 }
 
-/** One tool per name that was called; each call gives what it gave. Ids of calls may come again in later turns. */
+/**
+ * One tool per called name, which returns the recorded results in order. Ids of calls may repeat in later
+ * turns.
+ */
 function toolsOf(steps: readonly Step[], { title }: Recording): AgentTool[] {
   const given = new Map<string, string[]>();
   for (const step of steps) {

@@ -1,5 +1,6 @@
-// What a run cost, made from its events, live ones or stored: a line per turn, a line per compaction, sums. What
-// reuse of the common prefix alone would have computed is the bill's own split: everything behind the first edit.
+// The report of a run, made from its events, live or stored: costs per turn and per compaction, and sums.
+// `prefixOnly` is what reuse of the common prefix alone would have computed: everything after the first edit,
+// relocated + computed.
 import type { Database } from "better-sqlite3";
 import type { AnswerFinished } from "../context/collect-answer.ts";
 import { exportRun } from "../context/export.ts";
@@ -9,12 +10,12 @@ import { addCall, emptyUsage, type Usage } from "./usage.ts";
 
 export interface TurnCost {
   readonly turn: number;
-  /** Prompt tokens, and where they came from. */
+  /** Prompt tokens; kept + relocated + computed = input. */
   readonly input: number;
   readonly kept: number;
   readonly relocated: number;
   readonly computed: number;
-  /** What would have been computed if only the common prefix were reused. */
+  /** Tokens that would have been computed if only the common prefix were reused. */
   readonly prefixOnly: number;
   readonly output: number;
   readonly ms: number;
@@ -26,24 +27,26 @@ export interface CompactionCost {
   readonly replaced: readonly string[];
   readonly tokensBefore: number;
   readonly tokensAfter: number;
-  /** Prompt tokens that the compressor's calls computed, and milliseconds they took. */
+  /** Prompt tokens that the calls of the compressor computed, and their milliseconds. */
   readonly computed: number;
   readonly ms: number;
 }
 
-/** `outcome`: of the last time it ran; stopped: it can be resumed; open: it is under way, or its process died. */
+/**
+ * `outcome`: of the last attempt. stopped: the run can be resumed. open: it is running, or its process died.
+ */
 export interface RunReport {
   readonly outcome: Outcome | "stopped" | "open";
   readonly answer?: string;
-  /** Why it stopped. */
+  /** Message of the error that stopped the run. */
   readonly why?: string;
   readonly turns: readonly TurnCost[];
   readonly compactions: readonly CompactionCost[];
   readonly expands: number;
-  /** Of the compressor's last task, whether anything came of it or not. */
+  /** Cost of the compressor's last task, also if nothing was compacted. */
   readonly compression: Pick<CompactionCost, "computed" | "ms">;
   readonly usage: Usage;
-  /** Prompt tokens computed over all calls, and what prefix reuse alone would have computed. */
+  /** Prompt tokens computed in all calls, and those that prefix reuse alone would have computed. */
   readonly computed: number;
   readonly prefixOnly: number;
 }
@@ -68,7 +71,7 @@ export function addEvent(report: RunReport, event: AgentEvent): RunReport {
     }
     case "answer-finished": {
       const turns = [...report.turns, turnCost(report.turns.length + 1, event.finish)];
-      return counted({ ...report, turns, usage: addCall(report.usage, "agent", event.finish) });
+      return withSums({ ...report, turns, usage: addCall(report.usage, "agent", event.finish) });
     }
     case "compressor-finished": {
       const sum = (pick: (finish: AnswerFinished) => number) =>
@@ -77,8 +80,8 @@ export function addEvent(report: RunReport, event: AgentEvent): RunReport {
         computed: sum(({ cacheUsage }) => cacheUsage.computed),
         ms: sum(({ promptMs, generateMs }) => promptMs + generateMs),
       };
-      const count = (tally: Usage, finish: AnswerFinished) => addCall(tally, "compressor", finish);
-      return counted({ ...report, compression, usage: event.finishes.reduce(count, report.usage) });
+      const add = (usage: Usage, finish: AnswerFinished) => addCall(usage, "compressor", finish);
+      return withSums({ ...report, compression, usage: event.finishes.reduce(add, report.usage) });
     }
     case "block-compacted": {
       const { type: _, ...compaction } = event;
@@ -95,7 +98,7 @@ export function addEvent(report: RunReport, event: AgentEvent): RunReport {
   }
 }
 
-/** Of a stored run. Throws RUN_NOT_FOUND. */
+/** The report of a stored run. Throws RUN_NOT_FOUND. */
 export function readReport(database: Database, run: string): RunReport {
   let report = emptyReport;
   for (const event of storedEvents(database, run)) report = addEvent(report, event);
@@ -111,7 +114,7 @@ export function* storedEvents(database: Database, run: string): Generator<AgentE
   }
 }
 
-function counted(report: RunReport): RunReport {
+function withSums(report: RunReport): RunReport {
   const { agent, compressor } = report.usage;
   const computed = agent.computed + compressor.computed;
   return { ...report, computed, prefixOnly: computed + agent.relocated + compressor.relocated };

@@ -1,5 +1,5 @@
-// Options of a run: harness, model, window, folders, sampling. They are stored as JSON in the `settings` column of the
-// store, so that the run can be resumed, and validated when they are read back.
+// Options of a run: harness, model, window, folders, sampling. They are stored as JSON in the `settings`
+// column of the store, so that the run can be resumed, and validated when they are read back.
 import { z } from "zod";
 import type { AnswerOptions } from "../chat/chat.ts";
 import type { RunInfo } from "../context/store.ts";

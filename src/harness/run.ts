@@ -1,5 +1,5 @@
-// A stored run: begun or resumed, driven by the loop, its events written beside it as they happen. The Chat and the
-// tools are handed in, so the same run works on the local model, over HTTP and on a script.
+// A stored run: create or resume it, and drive it with the loop. Events are stored as they happen. The caller
+// passes the Chat and the tools, so a run works on the local model, over HTTP and in tests.
 import { randomBytes } from "node:crypto";
 import type { Chat } from "../chat/chat.ts";
 import type { CountTokens } from "../context/block.ts";
@@ -15,22 +15,24 @@ import { policyOf } from "./policies/registry.ts";
 import { type RunOptions, runOptionsOf } from "./run-options.ts";
 import { type AgentTool, chosenTools } from "./tool.ts";
 
-/** A run with the task as its first request. `id` absent: a fresh one. Throws RUN_EXISTS. */
+/**
+ * Creates a run with the task as its first request. Without `id` a random one is chosen. Throws RUN_EXISTS.
+ */
 export function beginRun(
   store: Store,
-  order: RunOptions & { readonly id?: string; readonly task: string },
+  options: RunOptions & { readonly id?: string; readonly task: string },
   count: CountTokens,
 ): Run {
-  const { id = `run-${randomBytes(4).toString("hex")}`, task, ...settings } = order;
+  const { id = `run-${randomBytes(4).toString("hex")}`, task, ...settings } = options;
   const title = task.replace(/\s+/g, " ").trim().slice(0, 120);
-  const run = store.create({ id, title, settings, instructions: instructionsOf(policyOf(order)) }, count);
+  const run = store.create({ id, title, settings, instructions: instructionsOf(policyOf(options)) }, count);
   run.conversation.request({ role: "user", content: task });
   return run;
 }
 
 /**
- * The run as it was left, with one more request where there is a task. Throws RUN_NOT_FOUND, RUN_DAMAGED, and
- * RUN_ANSWERED for a run that has nothing to do.
+ * The run after its last change, with `task` as one more request. Throws RUN_NOT_FOUND, RUN_DAMAGED, and
+ * RUN_ANSWERED if the run has its answer and there is no task.
  */
 export function resumeRun(store: Store, id: string, count: CountTokens, task?: string): Run {
   const run = store.resume(id, count);
@@ -42,53 +44,53 @@ export function resumeRun(store: Store, id: string, count: CountTokens, task?: s
 
 export interface DriveOptions {
   readonly chat: Chat;
-  /** What goes wrong while they come ends the run as anything else does. */
+  /** A rejection ends the run like any other error. */
   readonly tools: readonly AgentTool[] | Promise<readonly AgentTool[]>;
   readonly signal: AbortSignal;
   readonly onEvent?: (event: AgentEvent) => void;
 }
 
 /**
- * Runs to the answer. Rejects with operating errors, or with the signal's reason; the last event then says so and
- * the run can be resumed. Text deltas are told and not stored.
+ * Drives the run to its answer. Rejects with operating errors or the signal's reason; the last event is then
+ * run-stopped, and the run can be resumed. Text deltas are emitted and not stored.
  */
 export async function driveRun(
   run: Run,
   { chat, tools, signal, onEvent }: DriveOptions,
 ): Promise<AgentResult> {
   const { info, conversation, journal } = run;
-  const order = runOptionsOf(info);
-  const tell = (event: AgentEvent) => {
+  const options = runOptionsOf(info);
+  const emit = (event: AgentEvent) => {
     if (event.type !== "text-delta") journal.event(event.type, eventToJson(event));
     onEvent?.(event);
   };
-  const { window, maxTurns, tenant } = order;
+  const { window, maxTurns, tenant } = options;
   try {
     const loop = new AgentLoop({
       chat,
       conversation,
-      tools: chosenTools(await tools, order.tools),
-      policy: policyOf(order),
+      tools: chosenTools(await tools, options.tools),
+      policy: policyOf(options),
       limits: limitsOf(window, { maxTurns }),
-      answer: { ...order.answer, session: info.id, ...(tenant === undefined ? {} : { tenant }) },
+      answer: { ...options.answer, session: info.id, ...(tenant === undefined ? {} : { tenant }) },
       signal,
-      onEvent: tell,
+      onEvent: emit,
     });
     return await loop.run();
   } catch (cause) {
     const reason: unknown = signal.aborted ? signal.reason : cause;
-    tell({ type: "run-stopped", ...nameOf(reason) });
+    emit({ type: "run-stopped", ...codeOf(reason) });
     throw reason;
   }
 }
 
-/** Whether the agent has the last word. */
+/** Whether the last original block is an answer of the agent. */
 export function isAnswered({ history }: Conversation): boolean {
   const last = history.blocks.findLast((block) => block.kind !== "memory" && !block.origin);
   return last?.kind === "exchange" && last.originals[0]!.message.toolCalls === undefined;
 }
 
-function nameOf(cause: unknown): { code: string; message: string } {
+function codeOf(cause: unknown): { code: string; message: string } {
   if (cause instanceof PocketError) return { code: cause.code, message: cause.message };
   return { code: "INTERNAL", message: cause instanceof Error ? cause.message : String(cause) };
 }

@@ -1,11 +1,13 @@
-// A tool of an agent, and one call of it. Every failure inside a tool becomes a text for the model, which can then try
-// something else; only an abort rejects.
+// A tool of an agent, and one call of it. Every failure inside a tool becomes a text for the model, which can
+// then try something else; only an abort rejects.
 import type { Tool, ToolCall } from "../chat/chat.ts";
 import { PocketError } from "../errors.ts";
 
 export interface AgentTool {
   readonly spec: Tool;
-  /** `json`: the arguments as the model wrote them. The message of a thrown error is the result for the model. */
+  /**
+   * `json`: the arguments as the model wrote them. The message of a thrown error is the result for the model.
+   */
   run(json: string, signal: AbortSignal): Promise<string>;
   /** For the forced policy: the calls that remain. `made`: arguments of earlier calls. Absent: "any". */
   remaining?(made: readonly string[]): RemainingCalls;
@@ -32,7 +34,10 @@ export async function runTool(
   }
 }
 
-/** The tools with these names, in the order of the names; all without names. Throws BAD_CONFIG for an unknown name. */
+/**
+ * The tools with these names, in the order of the names; all without names. Throws BAD_CONFIG for an unknown
+ * name.
+ */
 export function chosenTools(tools: readonly AgentTool[], names?: readonly string[]): readonly AgentTool[] {
   if (!names) return tools;
   return names.map((name) => {

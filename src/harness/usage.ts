@@ -1,5 +1,5 @@
-// What a run has cost so far: calls and tokens by who asked, and the largest prompt of the agent. Adds up what
-// answers report and estimates nothing.
+// What a run has used so far: calls and tokens of the agent and of the compressor, and the agent's largest
+// prompt. Sums of what answers report; nothing is estimated.
 import type { AnswerFinished } from "../context/collect-answer.ts";
 
 export type Caller = "agent" | "compressor";
@@ -8,11 +8,11 @@ export interface CallUsage {
   readonly calls: number;
   readonly promptTokens: number;
   readonly completionTokens: number;
-  /** Of the prompts' tokens, by where they came from. */
+  /** Prompt tokens by origin: kept + relocated + computed = promptTokens. */
   readonly kept: number;
   readonly relocated: number;
   readonly computed: number;
-  /** Milliseconds of the calls. */
+  /** Milliseconds, summed over the calls. */
   readonly ms: number;
 }
 
@@ -23,7 +23,7 @@ export interface Usage {
   readonly peakInput: number;
 }
 
-const nothing: CallUsage = {
+const noCalls: CallUsage = {
   calls: 0,
   promptTokens: 0,
   completionTokens: 0,
@@ -33,13 +33,13 @@ const nothing: CallUsage = {
   ms: 0,
 };
 
-export const emptyUsage: Usage = { agent: nothing, compressor: nothing, peakInput: 0 };
+export const emptyUsage: Usage = { agent: noCalls, compressor: noCalls, peakInput: 0 };
 
-/** The tally with one more call. */
-export function addCall(tally: Usage, caller: Caller, finish: AnswerFinished): Usage {
+/** The usage with one more call. */
+export function addCall(usage: Usage, caller: Caller, finish: AnswerFinished): Usage {
   const { promptTokens, completionTokens, cacheUsage, promptMs, generateMs } = finish;
-  const before = tally[caller];
-  const cost: CallUsage = {
+  const before = usage[caller];
+  const after: CallUsage = {
     calls: before.calls + 1,
     promptTokens: before.promptTokens + promptTokens,
     completionTokens: before.completionTokens + completionTokens,
@@ -48,6 +48,6 @@ export function addCall(tally: Usage, caller: Caller, finish: AnswerFinished): U
     computed: before.computed + cacheUsage.computed,
     ms: before.ms + promptMs + generateMs,
   };
-  const peakInput = caller === "agent" ? Math.max(tally.peakInput, promptTokens) : tally.peakInput;
-  return { ...tally, [caller]: cost, peakInput };
+  const peakInput = caller === "agent" ? Math.max(usage.peakInput, promptTokens) : usage.peakInput;
+  return { ...usage, [caller]: after, peakInput };
 }

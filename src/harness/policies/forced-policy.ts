@@ -1,9 +1,9 @@
-// A Pocket Context Agent whose every answer is one constrained call, for models too small to manage their context. Above
-// a fraction of the window the call is compact_block, with ids from the catalog, and the compressor fills in a form.
-// Otherwise it is a call of a workspace tool that was not made yet, such as reading a file that was not read; when none
-// remains, any other tool, or `finish`, which ends the task. The calls made so far end each request, because
-// compactions remove them from the history. The article's agent decides alone, so this policy is off by default and
-// its results are named "+force".
+// A Pocket Context Agent whose every answer is one constrained call, for models too small to manage their
+// context. Above a fraction of the window the call is compact_block, with ids from the catalog, and the
+// compressor fills in a form. Otherwise it is a call of a workspace tool that was not made yet, such as
+// reading a file that was not read; when none remains, any other tool, or `finish`, which ends the task. The
+// calls made so far end each request, because compactions remove them from the history. The article's agent
+// decides alone, so this policy is off by default and its results are named "+force".
 import type { Callable, Message, Tool, ToolCall } from "../../chat/chat.ts";
 import type { BlockId, Original } from "../../context/block.ts";
 import { catalogOf } from "../../context/catalog.ts";
@@ -55,8 +55,8 @@ function usedFraction({ conversation, pending, limit }: Turn): number {
 }
 
 /**
- * Allows a start in the first half of the compactable range and an end in the second half, so that start never follows
- * end and the selection is large.
+ * Allows a start in the first half of the compactable range and an end in the second half, so that start
+ * never follows end and the selection is large.
  */
 function steerCompaction({ conversation: { history } }: Turn): Steering {
   const ids = compactableRange(history);
@@ -66,8 +66,8 @@ function steerCompaction({ conversation: { history } }: Turn): Steering {
 }
 
 /**
- * The catalog's range with the most tokens that has no memory in it, because a summary of a summary loses facts. The
- * whole catalog if it has memories only.
+ * The catalog's range with the most tokens that has no memory in it, because a summary of a summary loses
+ * facts. The whole catalog if it has memories only.
  */
 function compactableRange(history: History): BlockId[] {
   let [largest, maxTokens]: [BlockId[], number] = [[], 0];
@@ -100,8 +100,8 @@ function steerWork({ conversation, tools, remaining }: Turn): Steering {
 }
 
 /**
- * Allows tags that own calls of workspace tools and were not expanded yet. A tag that compacting copies has made owns
- * none, so an agent cannot expand and compact the same range for ever.
+ * Allows tags that own calls of workspace tools and were not expanded yet. A tag that compacting copies has
+ * made owns none, so an agent cannot expand and compact the same range for ever.
  */
 function expandCalls(conversation: Conversation): Callable[] {
   const calls = originalsOf(conversation).flatMap(({ message }) => message.toolCalls ?? []);
@@ -151,7 +151,10 @@ const finishTool: Tool = {
   parameters: objectOf({ answer: { type: "string", description: "The final answer" } }),
 };
 
-/** Adds `finish`, because an agent whose answers are all calls needs one to end its task; compactions use a form. */
+/**
+ * Adds `finish`, because an agent whose answers are all calls needs one to end its task; compactions use a
+ * form.
+ */
 function withFinish({ tools, call }: Policy): Pick<Policy, "tools" | "call"> {
   return {
     tools: [...tools, finishTool],

@@ -1,7 +1,7 @@
-// A nudge for the Pocket Context Agent. Below a fraction of the window the catalog is hidden. From there on it is shown,
-// and the first time a sentence asks the agent to compact; it asks again only after a compaction. The article has no
-// nudge. It is off by default, and its results are named "+nudge": small models take a catalog behind every request
-// for their task, and seldom compact on their own.
+// A nudge for the Pocket Context Agent. Below a fraction of the window the catalog is hidden. From there on
+// it is shown, and the first time a sentence asks the agent to compact; it asks again only after a
+// compaction. The article has no nudge. It is off by default, and its results are named "+nudge": small
+// models take a catalog behind every request for their task, and seldom compact on their own.
 import { catalogOf } from "../../context/catalog.ts";
 import type { Policy } from "./policy.ts";
 

@@ -1,5 +1,6 @@
-// The Pocket Context Agent (Yu 2026): a catalog of the compactable blocks ends every request; the agent compacts any
-// range at any time and gets the originals back by their tag. This policy never asks for a compaction.
+// The Pocket Context Agent (Yu 2026): a catalog of the compactable blocks ends every request; the agent
+// compacts any range at any time and gets the originals back by their tag. This policy never asks for a
+// compaction.
 import type { ToolCall } from "../../chat/chat.ts";
 import { catalogMessage } from "../../context/catalog.ts";
 import { compactBlock } from "../../context/compact.ts";
@@ -21,7 +22,9 @@ export const pocketContext: Policy = {
   call: (call, turn) => (call.name === compactTool.name ? compact(call, turn) : expand(call, turn)),
 };
 
-/** Runs compact_block. `form`: the summary has one field per call of the range; see context/summary-form.ts. */
+/**
+ * Runs compact_block. `form`: the summary has one field per call of the range; see context/summary-form.ts.
+ */
 export async function compact(call: ToolCall, turn: Turn, form = false): Promise<CallResult> {
   const { conversation, chat, tools, answer, limit, signal, emit } = turn;
   const compressor = new Compressor({ chat, tools, answer });

@@ -1,6 +1,6 @@
-// A policy decides how an agent's history is rewritten: which context tools the agent has, what its instructions say
-// about them, and which message ends each request. The loop, the limits, the workspace tools and the forced final
-// answer are the same for all policies.
+// A policy decides how an agent's history is rewritten: which context tools the agent has, what its
+// instructions say about them, and which message ends each request. The loop, the limits, the workspace tools
+// and the forced final answer are the same for all policies.
 import type { AnswerOptions, Chat, ChatRequest, Message, Tool, ToolCall } from "../../chat/chat.ts";
 import type { Conversation } from "../../context/conversation.ts";
 import type { AgentEvent } from "../events.ts";
@@ -18,7 +18,10 @@ export interface Turn {
   readonly remaining: (name: string, made: readonly string[]) => RemainingCalls;
   /** The window in tokens. */
   readonly limit: number;
-  /** Tokens in addition to the history: template and tools, the open exchange, copies that an expand will append. */
+  /**
+   * Tokens in addition to the history: template and tools, the open exchange, copies that an expand will
+   * append.
+   */
   readonly pending: number;
   /** Tokens that the next answer may need. */
   readonly reserve: number;

@@ -1,5 +1,5 @@
-// ReAct (Yao et al. 2022, arXiv 2210.03629): every message stays in the history, and the run ends when the window is
-// full. The baseline of comparisons.
+// ReAct (Yao et al. 2022, arXiv 2210.03629): every message stays in the history, and the run ends when the
+// window is full. The baseline of comparisons.
 import { PocketError } from "../../errors.ts";
 import type { Policy } from "./policy.ts";
 

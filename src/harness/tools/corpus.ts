@@ -1,5 +1,6 @@
-// The tools search_documents and open_document, for research tasks: a collection of documents in a full-text index
-// (SQLite FTS5, BM25). The index lives in memory and is built from a folder; the agent cannot change it.
+// The tools search_documents and open_document, for research tasks: a collection of documents in a full-text
+// index (SQLite FTS5, BM25). The index lives in memory and is built from a folder; the agent cannot change
+// it.
 import { readFileSync } from "node:fs";
 import { extname, relative } from "node:path";
 import Database from "better-sqlite3";
@@ -39,7 +40,9 @@ export class Corpus {
     return row.count;
   }
 
-  /** Best match first. A document with any of the words matches; words of the title weigh four times as much. */
+  /**
+   * Best match first. A document with any of the words matches; words of the title weigh four times as much.
+   */
   search(query: string, limit: number): Hit[] {
     // Words are quoted, so that FTS5 takes none of them for an operator.
     const words = query.match(/[\p{L}\p{N}]+/gu) ?? [];

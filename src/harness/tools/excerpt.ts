@@ -1,5 +1,5 @@
-// Cuts a text that is too long for a tool's result to its beginning and its end, with a line in between that says so.
-// Limits are in characters (UTF-16 code units), because tools do not know the model's tokens.
+// Cuts a text that is too long for a tool's result to its beginning and its end, with a line in between that
+// says so. Limits are in characters (UTF-16 code units), because tools do not know the model's tokens.
 
 /** At most `maxCharacters` and the line in between. Never cuts inside a surrogate pair. */
 export function excerpt(text: string, maxCharacters: number): string {

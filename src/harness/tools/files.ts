@@ -1,5 +1,5 @@
-// The tools read, write and edit. Text files only. An edit replaces a string that occurs exactly once. A file is written
-// under a temporary name and renamed, so that a reader sees the old content or the new one.
+// The tools read, write and edit. Text files only. An edit replaces a string that occurs exactly once. A file
+// is written under a temporary name and renamed, so that a reader sees the old content or the new one.
 import {
   existsSync,
   mkdirSync,

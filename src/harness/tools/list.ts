@@ -1,5 +1,5 @@
-// The tool `list`, and the walk over all files of a folder that other tools share. Symbolic links are listed and not
-// followed. Folders of version control and of installed packages are listed and not entered.
+// The tool `list`, and the walk over all files of a folder that other tools share. Symbolic links are listed
+// and not followed. Folders of version control and of installed packages are listed and not entered.
 import { readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import type { AgentTool } from "../tool.ts";

@@ -1,6 +1,6 @@
-// Tools of MCP servers (modelcontextprotocol.io). A server is started as a program or reached by URL, lists its tools
-// once, and is called whenever the agent calls one. Runs use none by default. A server runs outside the sandbox of the
-// workspace, so it must be a program that the user trusts.
+// Tools of MCP servers (modelcontextprotocol.io). A server is started as a program or reached by URL, lists
+// its tools once, and is called whenever the agent calls one. Runs use none by default. A server runs outside
+// the sandbox of the workspace, so it must be a program that the user trusts.
 import type { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import type { Transport } from "@modelcontextprotocol/sdk/shared/transport.js";
 import { PocketError, pocketError } from "../../errors.ts";

@@ -1,6 +1,6 @@
-// Isolates shell commands: bubblewrap if it is installed (no network, everything but the workspace read-only), otherwise
-// namespaces by unshare (no network), otherwise nothing and a warning. Each is tried before it is used, because
-// containers often forbid what is installed.
+// Isolates shell commands: bubblewrap if it is installed (no network, everything but the workspace
+// read-only), otherwise namespaces by unshare (no network), otherwise nothing and a warning. Each is tried
+// before it is used, because containers often forbid what is installed.
 import { spawnSync } from "node:child_process";
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";

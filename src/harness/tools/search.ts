@@ -1,6 +1,6 @@
-// The tool `search`: a regular expression over the files of the workspace, by ripgrep if it is installed, otherwise by a
-// walk in this process with results of the same form. The walk ignores .gitignore and runs the expression under a time
-// limit, because a model may write one with exponential backtracking.
+// The tool `search`: a regular expression over the files of the workspace, by ripgrep if it is installed,
+// otherwise by a walk in this process with results of the same form. The walk ignores .gitignore and runs the
+// expression under a time limit, because a model may write one with exponential backtracking.
 import { execFile } from "node:child_process";
 import { statSync } from "node:fs";
 import { createContext, Script } from "node:vm";

@@ -1,6 +1,7 @@
-// The tool `shell`: a command in the workspace with a time limit and an output of bounded size. The whole process group
-// is killed at the end, so that no background process survives. The environment is a short list of variables, so that a
-// model cannot read the keys that the server was started with. Isolation is in sandbox.ts.
+// The tool `shell`: a command in the workspace with a time limit and an output of bounded size. The whole
+// process group is killed at the end, so that no background process survives. The environment is a short list
+// of variables, so that a model cannot read the keys that the server was started with. Isolation is in
+// sandbox.ts.
 import { type ChildProcess, spawn } from "node:child_process";
 import type { AgentTool } from "../tool.ts";
 import { Excerpt } from "./excerpt.ts";

@@ -1,5 +1,5 @@
-// Validates the arguments that a model wrote for a workspace tool. Invalid arguments, and requests that a tool refuses,
-// are thrown as Refused; `agentTool` turns its message into the tool's result.
+// Validates the arguments that a model wrote for a workspace tool. Invalid arguments, and requests that a
+// tool refuses, are thrown as Refused; `agentTool` turns its message into the tool's result.
 import type { Tool } from "../../chat/chat.ts";
 import { parseArguments } from "../../context/tools.ts";
 import type { AgentTool } from "../tool.ts";
@@ -20,7 +20,10 @@ type Given<Fields extends Readonly<Record<string, Field>>> = {
     | (Fields[Name] extends { readonly optional: true } ? undefined : never);
 };
 
-/** Makes a tool whose result is what `run` returns or the message of a Refused that it throws. Other errors pass. */
+/**
+ * Makes a tool whose result is what `run` returns or the message of a Refused that it throws. Other errors
+ * pass.
+ */
 export function agentTool<const Fields extends Readonly<Record<string, Field>>>(
   spec: { readonly name: string; readonly description: string; readonly fields: Fields },
   run: (given: Given<Fields>, signal: AbortSignal) => string | Promise<string>,

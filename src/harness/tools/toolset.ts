@@ -1,5 +1,5 @@
-// The tools of a run: those of a workspace folder, those of a collection of documents, both or none. The size of results
-// depends on the window, so that one result never fills it.
+// The tools of a run: those of a workspace folder, those of a collection of documents, both or none. The size
+// of results depends on the window, so that one result never fills it.
 import type { AgentTool } from "../tool.ts";
 import { Corpus, corpusTools, documentsOf } from "./corpus.ts";
 import { editTool, readTool, writeTool } from "./files.ts";
@@ -45,7 +45,10 @@ export function openToolset({ workspace, corpus, window, sandbox }: ToolsetOptio
   };
 }
 
-/** Of one result: a sixth of the window at about three characters per token, from 600 to 16,000. `window`: tokens. */
+/**
+ * Of one result: a sixth of the window at about three characters per token, from 600 to 16,000. `window`:
+ * tokens.
+ */
 export function resultCharacters(window: number): number {
   return Math.max(600, Math.min(16_000, Math.floor(window / 2)));
 }

@@ -1,6 +1,6 @@
-// The folder that an agent's file tools may access. Resolves every path that a model writes, following symbolic links, so
-// that neither `..` nor a link leads outside. Reads and writes no files. It guards against models, not against programs:
-// a program in the folder could swap a link between the check and the use.
+// The folder that an agent's file tools may access. Resolves every path that a model writes, following
+// symbolic links, so that neither `..` nor a link leads outside. Reads and writes no files. It guards against
+// models, not against programs: a program in the folder could swap a link between the check and the use.
 import { lstatSync, realpathSync, type Stats, statSync } from "node:fs";
 import { basename, dirname, isAbsolute, join, relative, resolve, sep } from "node:path";
 import { PocketError } from "../../errors.ts";
@@ -65,7 +65,10 @@ export class Workspace {
   }
 }
 
-/** The path with links followed in its existing part. Throws Refused for a loop of links and for a dangling link. */
+/**
+ * The path with links followed in its existing part. Throws Refused for a loop of links and for a dangling
+ * link.
+ */
 function followed(path: string, depth = 0): string {
   try {
     return realpathSync(path);
