@@ -41,7 +41,7 @@ examples(
     await serve(configOf(command), { pull: given.pull === true });
   });
 
-withSettings(program.command("pull"), ({ key }) => folderKeys.includes(key))
+withSettings(program.command("pull"), ({ key }) => key === "mirror" || folderKeys.includes(key))
   .description("fetch a model of the registry and import it; resumes, checks the digest")
   .argument("[id]", "registry id (default: the setting model)")
   .action(async (id: string | undefined, _given: unknown, command: Command) => {

@@ -21,8 +21,8 @@ export function folderOf(name: string): string {
     (format) => name.endsWith(`.${format}`) || name.endsWith(`.${format}.ort`),
   );
   if (named) return join(directory, name);
-  const format = config.text("weights") as WeightFormat;
-  return join(directory, modelFolderName(name, format, config.text("linear") as LinearKind));
+  const format = config.choice("weights") as WeightFormat;
+  return join(directory, modelFolderName(name, format, config.choice("linear") as LinearKind));
 }
 
 export interface RunnerChoice {

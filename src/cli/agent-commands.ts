@@ -16,7 +16,7 @@ export interface CommandHelpers {
 
 /** Settings that matter to a model in this process. */
 const runKeys =
-  /^(model|models\.dir|weights|threads|activations|reuse|repair|idle_repair|step_tokens|agent\.runs|cache\..*|sampling\..*)$/;
+  /^(model|models\.dir|weights|threads|isa|activations|reuse|repair|idle_repair|step_tokens|agent\.runs|cache\..*|sampling\..*)$/;
 const storeKeys = (setting: Setting) => setting.key === "agent.runs";
 
 export function agentCommands(program: Command, verbs: CommandHelpers): void {

@@ -1,7 +1,7 @@
-// pocket config: every setting, its value, its unit and where the value came from. Keys that guard the
-// server are shown as set or counted, never as themselves.
+// pocket config: every setting, its value, its unit and the source of the value. API keys are secret: the output
+// says whether there are any, never what they are.
 import type { Config } from "../config/config.ts";
-import { settings } from "../config/settings.ts";
+import { type SettingKey, settings } from "../config/settings.ts";
 
 export function showConfig(config: Config, write: (line: string) => void): void {
   const rows = settings.map(({ key, unit, sentence }) => ({
@@ -21,10 +21,10 @@ export function showConfig(config: Config, write: (line: string) => void): void 
   write(`\nfile: ${config.path}${config.hasFile ? "" : " (not there)"}`);
 }
 
-function shown(key: string, config: Config): string {
+function shown(key: SettingKey, config: Config): string {
   if (key === "server.api_key") return config.optional(key) === undefined ? "none" : "set, a";
   if (key === "server.api_keys") return String(config.texts(key).length);
   if (key === "cache.dir") return config.optional(key) ?? "none, a";
   if (key === "server.allowed_hosts") return config.texts(key).join(",") || "no";
-  return config.text(key);
+  return String(config.value(key));
 }

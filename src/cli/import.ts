@@ -50,11 +50,11 @@ export async function importInto(
 }
 
 export function weightsOf(config: Config): WeightFormat {
-  return config.text("weights") as WeightFormat;
+  return config.choice("weights");
 }
 
 export function linearOf(config: Config): LinearKind {
-  return config.text("linear") as LinearKind;
+  return config.choice("linear");
 }
 
 /** Where the model that the settings name lies, or would lie. */

@@ -3,9 +3,8 @@
 import { readFileSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
 import { type Manifest, manifestFile, readManifest } from "../../models/manifest.ts";
-import type { Repair, Reuse } from "../chat/chat.ts";
 import type { Config } from "../config/config.ts";
-import { type KvType, openRunner, type Runner } from "../engine/addon.ts";
+import { openRunner, type Runner } from "../engine/addon.ts";
 import { Engine } from "../engine/engine.ts";
 import type { Backend } from "../server/backend.ts";
 import { LocalChat } from "../session/local-chat.ts";
@@ -61,8 +60,8 @@ export async function openLocalModel(
         frequencyPenalty: 0,
         presencePenalty: 0,
       },
-      reuse: config.text("reuse") as Reuse,
-      repair: repairOf(config.text("repair")),
+      reuse: config.choice("reuse"),
+      repair: config.repair("repair"),
       lookup: config.flag("lookup"),
       ...sessionLife(folder, config),
       log: options.log ?? warn,
@@ -89,8 +88,9 @@ async function openEngine(
 ): Promise<Engine> {
   const root = packageRoot();
   const pageSize = config.number("cache.page_size");
+  const isa = config.choice("isa");
   const { layers, heads, kvHeads, headDim, vocab, context } = manifest.shapes;
-  const graph = manifest.graphs[config.text("activations") as keyof Manifest["graphs"]];
+  const graph = manifest.graphs[config.choice("activations")];
   const runner = await openRunner(
     {
       model: {
@@ -102,14 +102,15 @@ async function openEngine(
         vocab,
         context,
         ropeBase: manifest.rope.base,
-        digest: `${manifest.digest} ${config.text("activations")}`,
+        digest: `${manifest.digest} ${config.choice("activations")}`,
       },
       runtime: runtimeLibrary(root),
       device: "cpu",
       pages: Math.ceil(config.number("cache.tokens") / pageSize),
       pageSize,
-      kvType: config.text("cache.kv_type") as KvType,
+      kvType: config.choice("cache.kv_type"),
       threads: config.number("threads"),
+      ...(isa !== "auto" && { isa }),
     },
     root,
   );
@@ -129,7 +130,7 @@ function sessionLife(folder: string, config: Config) {
     ...(ttlSeconds > 0 && { ttlSeconds }),
     ...(diskFolder !== undefined && {
       disk: {
-        folder: join(diskFolder, `${basename(folder)}.${config.text("cache.kv_type")}`),
+        folder: join(diskFolder, `${basename(folder)}.${config.choice("cache.kv_type")}`),
         bytes: config.number("cache.disk"),
       },
     }),
@@ -154,9 +155,4 @@ function readText(folder: string, manifest: Manifest): { tokenizer: Tokenizer; t
     ...(eosToken !== undefined && { eosToken }),
   });
   return { tokenizer, template };
-}
-
-function repairOf(text: string): Repair {
-  const number = Number(text);
-  return Number.isNaN(number) ? (text as Repair) : number;
 }

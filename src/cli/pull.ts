@@ -55,6 +55,7 @@ async function fetchWithProgress(
   try {
     return await fetchModel(model, {
       into: join(config.text("models.dir"), "downloads"),
+      mirror: config.flag("mirror"),
       onProgress: (progress) => printer.report(progress),
       onNotice(line) {
         printer.end();

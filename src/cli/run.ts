@@ -1,7 +1,6 @@
 // pocket run: one task for an agent, shown as it goes. pocket runs resume goes on with a run that was interrupted.
 // The wiring of store, chat, tools and loop; Ctrl-C ends the run so that it can be resumed.
 import { resolve } from "node:path";
-import type { Repair, Reuse } from "../chat/chat.ts";
 import type { Config } from "../config/config.ts";
 import type { Run, Store } from "../context/store.ts";
 import { PocketError, pocketError } from "../errors.ts";
@@ -184,11 +183,10 @@ function orderFrom(flags: RunFlags, config: Config): Omit<RunOptions, "window"> 
 
 /** Kept with the run, so that it goes on as it began. */
 function answerOf(config: Config): NonNullable<RunOptions["answer"]> {
-  const repair = config.text("repair");
   return {
     temperature: config.number("sampling.temperature"),
-    reuse: config.text("reuse") as Reuse,
-    repair: Number.isNaN(Number(repair)) ? (repair as Repair) : Number(repair),
+    reuse: config.choice("reuse"),
+    repair: config.repair("repair"),
   };
 }
 

@@ -49,7 +49,7 @@ export function serverOptions(config: Config): ServerOptions {
     apiKeys: apiKeysOf(config),
     allowedHosts: config.texts("server.allowed_hosts"),
     keepAliveMs: config.number("server.keep_alive") * 1000,
-    logLevel: config.text("log"),
+    logLevel: config.choice("log"),
   };
 }
 

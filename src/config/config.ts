@@ -1,25 +1,30 @@
-// Finds the value of every setting of config/settings.ts: flags, then environment, then the TOML file, then the
-// default. A misspelt key names the right one, and a value out of range says where it came from. It knows
-// nothing of what the settings do.
+// Reads the value of every setting of settings.ts: flags before environment before the TOML file before the
+// default. The error for an unknown key names the nearest one; the error for a bad value names its source. The
+// keys that a caller may ask for are checked by the compiler.
 import { existsSync, readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import envPaths from "env-paths";
 import { parse as parseToml } from "smol-toml";
 import { PocketError } from "../errors.ts";
+import { parseRepair, repairGrammar } from "../repair.ts";
 import {
+  type ChoiceOf,
   editDistance,
   environmentName,
   flagName,
+  type KeyOf,
   nearest,
+  type OptionalKey,
   type Setting,
+  type SettingKey,
   settings,
   type Value,
 } from "./settings.ts";
 
 export type Source = "flag" | "environment" | "file" | "default";
 
-/** Read by other parts or by scripts, so not misspelt settings. */
+/** Variables that are not settings: read here and by scripts. */
 const otherVariables = new Set(["POCKET_CACHE", "POCKET_CONFIG", "POCKET_OFFLINE"]);
 
 export interface Given {
@@ -66,29 +71,42 @@ export class Config {
     return new Config(values, misspeltVariables(given.environment), path, hasFile);
   }
 
-  text(key: string): string {
-    return String(this.values.get(key)?.value);
+  text(key: Exclude<KeyOf<"text">, OptionalKey>): string {
+    return String(this.value(key));
   }
 
-  number(key: string): number {
-    return Number(this.values.get(key)?.value);
+  choice<Key extends KeyOf<"choice">>(key: Key): ChoiceOf<Key> {
+    return this.value(key) as ChoiceOf<Key>;
   }
 
-  flag(key: string): boolean {
-    return this.values.get(key)?.value === true;
+  number(key: KeyOf<"integer" | "number" | "bytes">): number {
+    return Number(this.value(key));
   }
 
-  texts(key: string): readonly string[] {
-    return (this.values.get(key)?.value ?? []) as readonly string[];
+  flag(key: KeyOf<"switch">): boolean {
+    return this.value(key) === true;
   }
 
-  /** Absent when the setting has neither value nor default. */
-  optional(key: string): string | undefined {
-    const value = this.values.get(key)?.value;
+  texts(key: KeyOf<"texts">): readonly string[] {
+    return (this.value(key) ?? []) as readonly string[];
+  }
+
+  repair(key: KeyOf<"repair">) {
+    return parseRepair(String(this.value(key)))!;
+  }
+
+  /** Undefined when the setting has neither value nor default. */
+  optional(key: OptionalKey): string | undefined {
+    const value = this.value(key);
     return value === undefined ? undefined : String(value);
   }
 
-  source(key: string): Source {
+  /** The value of any setting; undefined as in `optional`. */
+  value(key: SettingKey): Value | undefined {
+    return this.values.get(key)?.value;
+  }
+
+  source(key: SettingKey): Source {
     return this.values.get(key)?.source ?? "default";
   }
 }
@@ -103,10 +121,10 @@ function knownSetting(key: string, where: string): void {
     key,
     settings.map((each) => each.key),
   );
-  throw badConfig(`'${key}' in ${where} is no setting; did you mean '${right}'?`);
+  throw badConfig(`'${key}' in ${where} is not a setting; did you mean '${right}'?`);
 }
 
-/** POCKET_CACHE is the one folder for everything that can be fetched again. */
+/** POCKET_CACHE, if set, is the default of models.dir. */
 function environmentValue(each: Setting, environment: Given["environment"]): string | undefined {
   const own = environment[environmentName(each.key)];
   return own ?? (each.key === "models.dir" ? environment.POCKET_CACHE || undefined : undefined);
@@ -118,7 +136,8 @@ function misspeltVariables(environment: Given["environment"]): string[] {
     .filter((name) => name.startsWith("POCKET_") && !names.includes(name) && !otherVariables.has(name))
     .filter((name) => editDistance(name, nearest(name, names)) <= 2)
     .map(
-      (name) => `The variable ${name} is no setting and has no effect; did you mean ${nearest(name, names)}?`,
+      (name) =>
+        `The variable ${name} is not a setting and has no effect; did you mean ${nearest(name, names)}?`,
     );
 }
 
@@ -199,8 +218,8 @@ function check(each: Setting, value: unknown, where: string): Value {
       );
     }
     case "repair":
-      if (isRepair(String(value))) return String(value);
-      throw badConfig(`${where} must be ${repairs}, not ${JSON.stringify(value)}.`);
+      if (parseRepair(String(value)) !== undefined) return String(value);
+      throw badConfig(`${where} must be ${repairGrammar}, not ${JSON.stringify(value)}.`);
     default: {
       const { multipleOf = 1 } = type;
       if (typeof value === "number" && Number.isInteger(value) && value % multipleOf !== 0) {
@@ -213,18 +232,6 @@ function check(each: Setting, value: unknown, where: string): Value {
       throw badConfig(`${where} must be ${what} from ${type.min} to ${type.max}, not ${shown}.`);
     }
   }
-}
-
-const repairs = "none, assistant, assistant+256, first-assistant, a number of tokens or a fraction under 1";
-
-function isRepair(value: string): boolean {
-  const number = Number(value);
-  const isCount = Number.isSafeInteger(number) && number >= 1;
-  return (
-    ["none", "assistant", "assistant+256", "first-assistant"].includes(value) ||
-    isCount ||
-    (number > 0 && number < 1)
-  );
 }
 
 function badConfig(detail: string): PocketError {

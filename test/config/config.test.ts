@@ -1,9 +1,11 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Config } from "../../src/config/config.ts";
 import { environmentName, flagName, settings } from "../../src/config/settings.ts";
+import { configurationDoc } from "./configuration-doc.ts";
 
 let folder: string;
 let file: string;
@@ -91,7 +93,7 @@ describe("a setting", () => {
     );
     const { warnings } = read({ environment: { POCKET_PROT: "1", POCKET_OFFLINE: "1", POCKET_PORT: "1" } });
     expect(warnings).toEqual([
-      expect.stringContaining("POCKET_PROT is no setting and has no effect; did you mean POCKET_PORT"),
+      expect.stringContaining("POCKET_PROT is not a setting and has no effect; did you mean POCKET_PORT"),
     ]);
   });
 });
@@ -103,7 +105,7 @@ test("a file that is named must exist and be TOML", () => {
   expect(() => read({ toml: "port = = 3" })).toThrow(/cannot be read/);
 });
 
-test("every setting has a sentence, and its flag and variable are nobody else's", () => {
+test("every setting has a sentence, a flag and a variable that no other setting has", () => {
   expect(settings.filter(({ sentence }) => sentence.length < 10)).toEqual([]);
   expect(new Set(settings.map(({ key }) => flagName(key))).size).toBe(settings.length);
   expect(new Set(settings.map(({ key }) => environmentName(key))).size).toBe(settings.length);
@@ -116,5 +118,31 @@ test("every default is a value that the setting would accept", () => {
       .map((each) => [each.key, String(each.default)]),
   );
   const config = read({ flags });
-  for (const [key, value] of Object.entries(flags)) expect(config.text(key)).toBe(value);
+  for (const { key } of settings)
+    if (flags[key] !== undefined) expect(String(config.value(key))).toBe(flags[key]);
+});
+
+test("docs/configuration.md has the settings as they are; WRITE_DOCS=1 writes it", () => {
+  const path = fileURLToPath(new URL("../../docs/configuration.md", import.meta.url));
+  if (process.env.WRITE_DOCS === "1") writeFileSync(path, configurationDoc());
+  expect(readFileSync(path, "utf8"), "stale: run WRITE_DOCS=1 npx vitest run test/config").toBe(
+    configurationDoc(),
+  );
+});
+
+test("the set of kernels and the mirror can be chosen, and are automatic otherwise", () => {
+  expect([read({}).choice("isa"), read({}).flag("mirror")]).toEqual(["auto", true]);
+  const given = read({ flags: { isa: "avx2", mirror: "false" } });
+  expect([given.choice("isa"), given.flag("mirror")]).toEqual(["avx2", false]);
+  expect(() => read({ environment: { POCKET_ISA: "sse" } })).toThrow(
+    /POCKET_ISA must be auto, portable, avx2/,
+  );
+});
+
+test("a key that is not in the table, or of another kind, does not compile", () => {
+  const config = read({});
+  // @ts-expect-error: there is no such key
+  expect(config.value("cache.token")).toBeUndefined();
+  // @ts-expect-error: this is a number
+  expect(config.text("port")).toBe("8080");
 });

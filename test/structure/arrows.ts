@@ -9,14 +9,15 @@ export interface Import {
 /** Rooms that a room may import, besides itself. `*`: all. */
 export const rooms: Readonly<Record<string, readonly string[]>> = {
   "src/errors": [],
-  "src/config": ["src/errors"],
+  "src/repair": ["src/chat"],
+  "src/config": ["src/errors", "src/repair"],
   "src/chat": [],
   "src/context": ["src/chat", "src/errors"],
   "src/harness": ["src/context", "src/chat", "src/errors"],
   "src/text": ["src/chat", "src/errors"],
   "src/engine": ["src/errors"],
   "src/session": ["src/chat", "src/text", "src/engine", "src/errors"],
-  "src/server": ["src/session", "src/harness", "src/context", "src/chat", "src/errors"],
+  "src/server": ["src/session", "src/harness", "src/context", "src/chat", "src/errors", "src/repair"],
   "src/cli": ["*"],
   "src/main": ["*"],
   models: ["src/errors"],

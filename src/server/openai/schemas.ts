@@ -2,6 +2,8 @@
 // many (api-wide rule: ignore what is unknown, refuse what is known and not done); numbers out of range do
 // not. House types are made from these in parse-messages.ts and answer-options.ts; snake_case ends there.
 import { z } from "zod";
+import type { Repair } from "../../chat/chat.ts";
+import { isRepair, repairGrammar } from "../../repair.ts";
 
 const integer = z.number().int();
 
@@ -16,19 +18,7 @@ const tokenIds = z.custom<number[]>(isTokenIds);
 export const pocketSchema = z.strictObject({
   session: z.string().min(1).max(256).nullish(),
   reuse: z.enum(["suffix", "prefix", "none"]).nullish(),
-  repair: z
-    .union(
-      [
-        z.enum(["none", "assistant", "assistant+256", "first-assistant"]),
-        integer.min(1),
-        z.number().gt(0).lt(1),
-      ],
-      {
-        error:
-          "must be none, assistant, assistant+256, first-assistant, a number of tokens >= 1 or a fraction between 0 and 1",
-      },
-    )
-    .nullish(),
+  repair: z.custom<Repair>(isRepair, { error: `must be ${repairGrammar}` }).nullish(),
   forget: z.boolean().nullish(),
   fork: z.boolean().nullish(),
   lookup: z.boolean().nullish(),
