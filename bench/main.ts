@@ -4,7 +4,6 @@ import { join } from "node:path";
 import { Command, Option } from "commander";
 import { packageRoot } from "../src/cli/package-root.ts";
 import { agent } from "./agent/agent.ts";
-import { cold } from "./cold/cold.ts";
 import { compaction, compactionParts } from "./compaction/compaction.ts";
 import { gridNames } from "./compaction/grid.ts";
 import { engine } from "./engine/engine.ts";
@@ -13,7 +12,7 @@ import { kernelNames, kernels } from "./kernels/kernels.ts";
 import { load } from "./load/load.ts";
 import { lookup } from "./lookup/lookup.ts";
 import { memory } from "./memory/memory.ts";
-import { memoryBeside } from "./memory/memory-compare.ts";
+import { memoryCompare } from "./memory/memory-compare.ts";
 import { perplexity } from "./perplexity/perplexity.ts";
 import { profile } from "./profile/profile.ts";
 import { replayRuns } from "./replay/replay.ts";
@@ -38,7 +37,8 @@ const compactionCommand = (name: string) =>
     .option("--contexts <tokens>", "prompt lengths, instead of the grid's", numbers)
     .option("--kv <type>", "f32, f16, bf16, int8", "f16")
     .option("--repeat <n>", "repetitions of what is cheap", Number, 3)
-    .option("--bases <folder>", "keeps the prefill there, for the next run of the same model")
+    .option("--prefill-cache <folder>", "keeps the prefill there, for the next run of the same model")
+    .addOption(new Option("--bases <folder>").hideHelp())
     .addOption(
       new Option("--only <part>", "the grid's conditions, its chains, or the row over HTTP").choices(
         compactionParts,
@@ -127,17 +127,6 @@ program
   .addOption(repeat(5))
   .action(throughput);
 
-program
-  .command("cold")
-  .description("a long prompt over the real server: time to first token, peak resident memory")
-  .addOption(model())
-  .option("--kv <type>", "f16 or int8", "f16")
-  .option("--tokens <n>", "of the prompt", Number, 16_000)
-  .addOption(compare())
-  .addOption(gguf())
-  .addOption(repeat(1))
-  .action(cold);
-
 for (const name of [...kernelNames(), "kernels"]) {
   program
     .command(`${name} [words...]`)
@@ -196,9 +185,10 @@ program
   .option("--results <least,most>", "tokens of a tool's result", numbers, [250, 900])
   .option("--texts <folders...>", "tools return parts of the files in these folders, instead of frozen ones")
   .option(
-    "--bases <folder>",
+    "--prefill-cache <folder>",
     "keeps prefills and answers there; arms that have a line already are passed over",
   )
+  .addOption(new Option("--bases <folder>").hideHelp())
   .option("--chain <rounds>", "compactions in a row; 0: none", Number, 20)
   .addOption(
     new Option("--compare <engine>", "the same arms on the same tokens by another engine").choices([
@@ -220,7 +210,7 @@ program
   .addOption(compare())
   .addOption(gguf())
   .option("--peer-tokens <n>", "that a peer computes of those it reserves; absent: all", Number)
-  .action((options) => (options.compare ? memoryBeside(options) : memory(options)));
+  .action((options) => (options.compare ? memoryCompare(options) : memory(options)));
 
 program
   .command("soak")

@@ -9,7 +9,7 @@ import { folderOf } from "../support/open-model.ts";
 import { median, Report, type Row } from "../support/results.ts";
 import { sourceText } from "./conversation.ts";
 import { arms, type Cell, defaultContexts, type GridName, gridOf } from "./grid.ts";
-import { type Reading, Stand } from "./in-process-server.ts";
+import { InProcessServer, type Reading } from "./in-process-server.ts";
 import { comparePeer, type PeerPrompt } from "./llama.ts";
 import { type ChainReading, Measurer, type Splice } from "./measure.ts";
 
@@ -21,7 +21,9 @@ export interface CompactionOptions {
   readonly contexts?: readonly number[];
   readonly kv: string;
   readonly repeat: number;
-  readonly bases?: string;
+  readonly prefillCache?: string;
+  /** Former name of `prefillCache`. */
+  readonly prefills?: string;
   /** Absent: all of it. */
   readonly only?: (typeof compactionParts)[number];
   /** "llama.cpp": the same prompts to its server, with the weights of `gguf`. */
@@ -48,14 +50,20 @@ export async function compaction(options: CompactionOptions): Promise<void> {
 async function measureModel(report: Report, name: string, run: string, options: CompactionOptions) {
   const contexts = options.contexts ?? defaultContexts[options.grid];
   const longest = Math.max(...contexts);
-  const { kv, bases, repeat } = options;
+  const { kv, repeat } = options;
+  const prefillCache = options.prefillCache ?? options.prefills;
   // The conversation, one that computes all of it anew, and the version before that edit share little.
-  const stand = await Stand.open({ folder: folderOf(name), tokens: 2 * longest + 8192, kv, bases });
-  const { manifest } = stand;
+  const server = await InProcessServer.open({
+    folder: folderOf(name),
+    tokens: 2 * longest + 8192,
+    kv,
+    prefillCache,
+  });
+  const { manifest } = server;
   const head = { run, model: manifest.id, weights: manifest.weights.format, kv, grid: options.grid };
   const add = (row: Row) => report.add({ ...row, ...head, load: Number(loadavg()[0]!.toFixed(2)) });
   try {
-    const measurer = new Measurer(stand, sourceText(join(packageRoot(), "src")), longest);
+    const measurer = new Measurer(server, sourceText(join(packageRoot(), "src")), longest);
     const base = await measurer.prefill();
     add({ kind: "prefill", context: longest, arm: "cold", ...numbersOf([base]) });
     const grid = gridOf(options.grid, contexts, repeat);
@@ -83,7 +91,7 @@ async function measureModel(report: Report, name: string, run: string, options: 
     }
     if (options.compare) await compare(measurer, cells, options, longest, add);
   } finally {
-    await stand.close();
+    await server.close();
   }
 }
 

@@ -4,7 +4,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Message } from "../../src/chat/chat.ts";
-import type { Place } from "./grid.ts";
+import type { CutPosition } from "./grid.ts";
 
 export type CountText = (text: string) => number;
 export type CountPrompt = (messages: readonly Message[]) => number;
@@ -75,7 +75,7 @@ export function fitting(exchanges: readonly Exchange[], context: number, count: 
 }
 
 /** The latest exchange is protected, as it is in an agent's history; a removal at the end stops in front of it. */
-export function removalOf(exchanges: number, place: Place, share: number): Removal {
+export function removalOf(exchanges: number, place: CutPosition, share: number): Removal {
   const count = Math.max(1, Math.min(exchanges - 1, Math.round(share * exchanges)));
   const start = { front: 0, middle: Math.floor((exchanges - count) / 2), end: exchanges - 1 - count }[place];
   return { start, end: start + count };

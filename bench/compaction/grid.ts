@@ -2,7 +2,7 @@
 // compute most of a prompt anew, so they stand on a thinner grid than those that compute a summary.
 import type { Repair, Reuse } from "../../src/chat/chat.ts";
 
-export type Place = "front" | "middle" | "end";
+export type CutPosition = "front" | "middle" | "end";
 
 export interface Arm {
   readonly name: string;
@@ -24,7 +24,7 @@ export const arms = {
 
 export interface Cell {
   readonly context: number;
-  readonly place: Place;
+  readonly place: CutPosition;
   /** Of the exchanges, removed. */
   readonly share: number;
   /** Tokens. */
@@ -56,7 +56,7 @@ export const defaultContexts: Readonly<Record<GridName, readonly number[]>> = {
   quick: [2000],
 };
 
-const places: readonly Place[] = ["front", "middle", "end"];
+const places: readonly CutPosition[] = ["front", "middle", "end"];
 const shares = [0.25, 0.5, 0.75];
 const summaries = [64, 256, 1024];
 

@@ -26,14 +26,14 @@ export interface Reading {
   readonly pages: number;
 }
 
-export interface StandOptions {
+export interface InProcessServerOptions {
   /** Of the model. */
   readonly folder: string;
   /** Of the pool. */
   readonly tokens: number;
   readonly kv: string;
   /** A folder where the prefill is kept for the next run of the same model. */
-  readonly bases?: string | undefined;
+  readonly prefillCache?: string | undefined;
 }
 
 type Ask = (
@@ -41,7 +41,7 @@ type Ask = (
   options: AnswerOptions,
 ) => Promise<Pick<Reading, "ms" | "promptTokens" | "cacheUsage">>;
 
-export class Stand {
+export class InProcessServer {
   readonly manifest: Manifest;
   readonly client: OpenAI;
   #sessions = 0;
@@ -57,21 +57,21 @@ export class Stand {
     this.client = new OpenAI({ baseURL, apiKey: "none", timeout: 3_600_000, maxRetries: 0 });
   }
 
-  static async open({ folder, tokens, kv, bases }: StandOptions): Promise<Stand> {
+  static async open({ folder, tokens, kv, prefillCache }: InProcessServerOptions): Promise<InProcessServer> {
     const flags = {
       "cache.tokens": String(tokens),
       "cache.kv_type": kv,
       idle_repair: "false",
       "sessions.ttl": "0",
       log: "silent",
-      ...(bases !== undefined && { "cache.dir": bases }),
+      ...(prefillCache !== undefined && { "cache.dir": prefillCache }),
     };
     const config = Config.read({ flags, environment: process.env });
     const meter = new Meter();
     const local = await openLocalModel(folder, config, { wrap: (runner) => meter.wrap(runner) });
     const app = buildServer(local.backend, serverOptions(config));
     await app.listen({ host: "127.0.0.1", port: 0 });
-    return new Stand(local, meter, app);
+    return new InProcessServer(local, meter, app);
   }
 
   async close(): Promise<void> {

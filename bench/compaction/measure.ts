@@ -12,7 +12,7 @@ import {
   summaryText,
 } from "./conversation.ts";
 import { arms, type Cell, type Chain } from "./grid.ts";
-import type { Reading, Stand } from "./in-process-server.ts";
+import type { InProcessServer, Reading } from "./in-process-server.ts";
 
 /** Readings by the name of their arm; `ideal` is one. */
 export type Readings = ReadonlyMap<string, readonly Reading[]>;
@@ -37,20 +37,20 @@ export class Measurer {
 
   /** `text` gives the conversation its content. */
   constructor(
-    private readonly stand: Stand,
+    private readonly server: InProcessServer,
     text: string,
     context: number,
   ) {
-    const all = exchangesOf(text, (line) => stand.countText(line), Math.ceil(context / 200));
-    const fit = fitting(all, context, (messages) => stand.tokensOf(messages).length);
+    const all = exchangesOf(text, (line) => server.countText(line), Math.ceil(context / 200));
+    const fit = fitting(all, context, (messages) => server.tokensOf(messages).length);
     // One more than fits, so that the first `context` tokens are all there.
     this.#exchanges = all.slice(0, fit.length + 1);
-    this.#base = stand.tokensOf(promptOf(this.#exchanges));
+    this.#base = server.tokensOf(promptOf(this.#exchanges));
   }
 
   /** Once, before anything else. */
   prefill(): Promise<Reading> {
-    return this.stand.prefill(promptOf(this.#exchanges));
+    return this.server.prefill(promptOf(this.#exchanges));
   }
 
   /** Cells of one condition. Undefined when the summary would be no shorter than what it replaces. */
@@ -72,8 +72,8 @@ export class Measurer {
       for (const { arm, repeat } of cells) {
         if (round >= repeat) continue;
         const prompt = edited(this.#memory(summary));
-        const measure = (session: string) => this.stand.readArm(prompt, session, arm);
-        add(arm.name, await this.stand.withSession(base, measure));
+        const measure = (session: string) => this.server.readArm(prompt, session, arm);
+        add(arm.name, await this.server.withSession(base, measure));
       }
       // Not more than a compaction computes: the marks of a message may be where they were.
       const count = readings.get(arms.suffix.name)?.[0]?.cacheUsage.computed ?? inserted;
@@ -86,8 +86,8 @@ export class Measurer {
   ideal(context: number, inserted: number, isHttp = false): Promise<Reading> {
     const held = this.#base.slice(0, context);
     const prompt = [...held, ...this.#fresh(inserted, context)];
-    const measure = (session: string) => this.stand.readArm(prompt, session, arms.suffix, isHttp);
-    return this.stand.withSession(held, measure);
+    const measure = (session: string) => this.server.readArm(prompt, session, arms.suffix, isHttp);
+    return this.server.withSession(held, measure);
   }
 
   /** A reading per compaction. Undefined where there are fewer exchanges than compactions. */
@@ -95,14 +95,14 @@ export class Measurer {
     const exchanges = this.#fitting(context);
     const removals = pieces(removalOf(exchanges.length, "front", share), length);
     if (!removals) return undefined;
-    return this.stand.withSession(promptOf(exchanges), async (session) => {
+    return this.server.withSession(promptOf(exchanges), async (session) => {
       const memories: Message[] = [];
       const readings: ChainReading[] = [];
       for (const { end } of removals) {
         memories.push(this.#memory(summary));
         const prompt = promptOf([...memories, ...exchanges.slice(end)]);
-        const reading = await this.stand.readArm(prompt, session, arms.suffix);
-        readings.push({ ...reading, shifts: this.stand.shifts(session) });
+        const reading = await this.server.readArm(prompt, session, arms.suffix);
+        readings.push({ ...reading, shifts: this.server.shifts(session) });
       }
       return readings;
     });
@@ -118,7 +118,7 @@ export class Measurer {
     const ideal: Reading[] = [];
     const alone: Reading[] = [];
     const over = (held: readonly number[], prompt: readonly number[]) =>
-      this.stand.withSession(held, (session) => this.stand.readArm(prompt, session, arms.suffix, true));
+      this.server.withSession(held, (session) => this.server.readArm(prompt, session, arms.suffix, true));
     for (let round = 0; round < repeat; round++) {
       const edited = [...base.slice(0, start), ...this.#fresh(count, start), ...base.slice(end)];
       suffix.push(await over(base, edited));
@@ -144,9 +144,9 @@ export class Measurer {
     const exchanges = this.#fitting(context);
     const { start, end } = removalOf(exchanges.length, place, share);
     const [front, rest] = [exchanges.slice(0, start), exchanges.slice(end)];
-    const edited = this.stand.tokensOf(promptOf([...front, this.#memory(summary), ...rest]));
+    const edited = this.server.tokensOf(promptOf([...front, this.#memory(summary), ...rest]));
     const inserted = edited.length - this.#length(promptOf([...front, ...rest]));
-    return { base: this.stand.tokensOf(promptOf(exchanges)), edited, inserted };
+    return { base: this.server.tokensOf(promptOf(exchanges)), edited, inserted };
   }
 
   #fitting(context: number): Exchange[] {
@@ -154,12 +154,12 @@ export class Measurer {
   }
 
   #length(messages: readonly Message[]): number {
-    return this.stand.tokensOf(messages).length;
+    return this.server.tokensOf(messages).length;
   }
 
   /** Another text each time, so that no earlier measurement helps a later one. */
   #memory(tokens: number): Message {
-    return memoryOf(summaryText(tokens, ++this.#summaries, (text) => this.stand.countText(text)));
+    return memoryOf(summaryText(tokens, ++this.#summaries, (text) => this.server.countText(text)));
   }
 
   /** Ids of the conversation in another order; the first is not the one that stands at `at`. */

@@ -15,8 +15,8 @@ import { folderOf } from "../support/open-model.ts";
 import { Report } from "../support/results.ts";
 import { median, spread } from "../support/samples.ts";
 import { sourceFile, weightsRead } from "../support/weights-read.ts";
-import { type Contender, takeTurns } from "./peer-engine.ts";
-import { openPocket, type PocketContender } from "./pocket.ts";
+import { alternate, type PeerEngine } from "./peer-engine.ts";
+import { openPocket, type PocketEngine } from "./pocket.ts";
 import { type EngineRow, engineRows, streams, text } from "./rows.ts";
 
 export interface EngineBenchOptions {
@@ -68,7 +68,7 @@ async function measureModel(
   const activations = options.activations as "int8" | "f32";
   const ours = await openPocket({ folder, tokens, kvType, activations });
   const { manifest } = ours;
-  const contenders: Contender[] = [ours];
+  const engines: PeerEngine[] = [ours];
   try {
     const rows = engineRows({ ...depths, words: options.rows, context: manifest.shapes.context });
     const gguf = options.compare.length ? await sourceFile(manifest, ggufFolders(options.gguf)) : undefined;
@@ -90,43 +90,43 @@ async function measureModel(
     const aside = rows.some(({ depth, kind }) => depth === 0 && (kind === "decode" || kind === "prefill"))
       ? await measureAside(condition, llamas)
       : new Map<string, number>();
-    for (const llama of llamas) contenders.push(await openLlama(llama));
+    for (const llama of llamas) engines.push(await openLlama(llama));
     if (gguf && options.compare.includes("genai")) {
       const { sha256 } = manifest.source;
-      contenders.push(await openGenai({ gguf, sha256, threads: threads(), context: tokens }));
+      engines.push(await openGenai({ gguf, sha256, threads: threads(), context: tokens }));
     }
-    await measureRows(condition, contenders, aside);
+    await measureRows(condition, engines, aside);
   } finally {
-    for (const contender of contenders) await contender.close();
+    for (const engine of engines) await engine.close();
   }
 }
 
 /** Every row, the contenders taking turns; `aside`: what a peer reached by its own bench, tokens a second. */
 async function measureRows(
   condition: Condition,
-  contenders: readonly Contender[],
+  engines: readonly PeerEngine[],
   aside: ReadonlyMap<string, number>,
 ): Promise<void> {
   const { report, rows, vocab, repeat, bandwidth } = condition;
   const deepest = Math.max(0, ...rows.map(({ kind, count, depth }) => (kind === "cold" ? count : depth)));
   const prompt = text(Math.max(1, deepest), 0, vocab);
   const cold: number[][] = [];
-  for (const contender of contenders) cold.push([await contender.resident(prompt)]);
+  for (const engine of engines) cold.push([await engine.resident(prompt)]);
   let salt = 1;
   for (const row of rows) {
-    const able = contenders.filter((contender) => row.kind !== "together" || isPocket(contender));
-    const measure = (contender: Contender) => {
+    const able = engines.filter((engine) => row.kind !== "together" || isPocket(engine));
+    const measure = (engine: PeerEngine) => {
       if (row.kind === "prefill") {
-        return contender.prefill(prompt.slice(0, row.depth), text(row.count, 1000 + salt++, vocab));
+        return engine.prefill(prompt.slice(0, row.depth), text(row.count, 1000 + salt++, vocab));
       }
       // A server wants a prompt: at depth 0 of one token.
       const context = prompt.slice(0, Math.max(1, row.depth));
-      if (row.kind === "decode") return contender.decode(context, row.count);
-      return (contender as PocketContender).together(context, row.count, streams);
+      if (row.kind === "decode") return engine.decode(context, row.count);
+      return (engine as PocketEngine).together(context, row.count, streams);
     };
     const turns = () =>
-      takeTurns(
-        able.map((contender) => () => measure(contender)),
+      alternate(
+        able.map((engine) => () => measure(engine)),
         repeat,
       );
     const { result: seconds, bytesPerSecond } = await besideMemory(
@@ -135,15 +135,15 @@ async function measureRows(
     );
     addRows(condition, row, able, { seconds, aside: aside.get(row.name), bytesPerSecond });
   }
-  for (const contender of contenders) {
-    if (!contender.peakBytes) continue;
-    const labels = labelsOf(condition, contender);
-    const MiB = contender.peakBytes() / 2 ** 20;
-    report.add({ ...labels, row: "peak of all rows", who: contender.name, MiB });
+  for (const engine of engines) {
+    if (!engine.peakBytes) continue;
+    const labels = labelsOf(condition, engine);
+    const MiB = engine.peakBytes() / 2 ** 20;
+    report.add({ ...labels, row: "peak of all rows", who: engine.name, MiB });
   }
 }
 
-function labelsOf({ labels }: Condition, { kv, weights }: Contender) {
+function labelsOf({ labels }: Condition, { kv, weights }: PeerEngine) {
   return { ...labels, kv, ...(weights && { weights }) };
 }
 
@@ -159,22 +159,22 @@ interface Readings {
 function addRows(
   condition: Condition,
   row: EngineRow,
-  contenders: readonly Contender[],
+  engines: readonly PeerEngine[],
   { seconds, aside, bytesPerSecond }: Readings,
 ): void {
   const { report, bytesRead } = condition;
   const tokens = row.kind === "together" ? row.count * streams : row.count;
   const rates = seconds.map((each) => each.map((one) => tokens / one));
   const theirs = Math.max(...rates.slice(1).map(median), aside ?? -Infinity);
-  for (const [place, contender] of contenders.entries()) {
+  for (const [place, engine] of engines.entries()) {
     const rate = median(rates[place]!);
     // The limit counts the source file's bytes; who reads other weights has another.
-    const isOfFile = contender.weights === undefined;
+    const isOfFile = engine.weights === undefined;
     const least = isOfFile ? bytesRead(row.depth) / bytesPerSecond : Number.NaN;
     report.add({
-      ...labelsOf(condition, contender),
+      ...labelsOf(condition, engine),
       row: row.name,
-      who: contender.name,
+      who: engine.name,
       "tokens/s": rate,
       ...spread(rates[place]!),
       ...(Number.isFinite(least) && {
@@ -231,12 +231,12 @@ export function threads(): number {
 }
 
 /** Without the source file: what the model folder stores, which is more. */
-function storedBytes({ manifest }: PocketContender): number {
+function storedBytes({ manifest }: PocketEngine): number {
   const isTied = !manifest.weights.tensors.some(({ name }) => name === "output.weight");
   const read = manifest.weights.tensors.filter(({ name }) => isTied || name !== "token_embd.weight");
   return read.reduce((sum, { bytes }) => sum + bytes, 0);
 }
 
-function isPocket(contender: Contender): contender is PocketContender {
-  return "together" in contender;
+function isPocket(engine: PeerEngine): engine is PocketEngine {
+  return "together" in engine;
 }

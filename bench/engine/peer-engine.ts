@@ -2,7 +2,7 @@
 // be asked, as often as one likes, how long it takes to read or write a few tokens behind the start of it. And the
 // taking of turns, so that whatever else the machine does in the meantime meets all contenders alike.
 
-export interface Contender {
+export interface PeerEngine {
   /** Such as `pocket` or `llama.cpp fa=on`. */
   readonly name: string;
   /** Type of keys and values, in the contender's own word. */
@@ -28,7 +28,7 @@ const longestTurn = 20_000;
  * results stand in the order of `runs`. A contender whose first turn took more than `longest` milliseconds has had its
  * only one, and it counts: a minute needs no warming up.
  */
-export async function takeTurns(
+export async function alternate(
   runs: readonly (() => Promise<number>)[],
   repetitions: number,
   { warm = true, longest = longestTurn }: { readonly warm?: boolean; readonly longest?: number } = {},

@@ -4,12 +4,12 @@ import type { Manifest } from "../../models/manifest.ts";
 import type { KvType, Runner, SequenceId } from "../../src/engine/addon.ts";
 import { greedy } from "../../src/engine/job.ts";
 import { openBenchRunner } from "../support/open-model.ts";
-import type { Contender } from "./peer-engine.ts";
+import type { PeerEngine } from "./peer-engine.ts";
 
 /** Tokens of a step while a prompt is read, as the server's `step_tokens` has it. */
 const chunk = 512;
 
-export interface PocketContender extends Contender {
+export interface PocketEngine extends PeerEngine {
   readonly manifest: Manifest;
   /** Bytes of keys and values of one token. */
   readonly cellBytes: number;
@@ -25,7 +25,7 @@ export interface PocketChoice {
   readonly activations: "int8" | "f32";
 }
 
-export async function openPocket(choice: PocketChoice): Promise<PocketContender> {
+export async function openPocket(choice: PocketChoice): Promise<PocketEngine> {
   const { runner, manifest } = await openBenchRunner(choice.folder, choice);
   const context = runner.newSequence();
   const { kvBytes, pages, pageSize } = runner.describe();

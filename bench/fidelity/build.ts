@@ -2,7 +2,7 @@
 import type { Runner, SequenceId } from "../../src/engine/addon.ts";
 import type { Recipe } from "./arms.ts";
 import { edit } from "./cells.ts";
-import { unturned } from "./no-rotation.ts";
+import { withoutRotation } from "./no-rotation.ts";
 
 /**
  * A new sequence; `resident` is left as it was. `prefill` makes a cold sequence of tokens, which may have been computed
@@ -19,7 +19,7 @@ export async function build(
   const id = keep === 0 ? runner.newSequence() : runner.fork(resident, keep);
   for (const splices of edits) if (splices.length > 0) await edit(runner, id, splices, chunk);
   if (!recipe.unturned) return id;
-  const other = await unturned(runner, id);
+  const other = await withoutRotation(runner, id);
   runner.release(id);
   return other;
 }

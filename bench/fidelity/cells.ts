@@ -50,7 +50,7 @@ export interface Question {
 }
 
 /** Greedy answers, side by side; `id` is left as it was. The stop token is an answer's last one, if it came. */
-export async function speak(
+export async function generate(
   runner: Runner,
   id: SequenceId,
   questions: readonly Question[],
@@ -61,28 +61,28 @@ export async function speak(
     id,
     questions.map(({ prompt }) => prompt.subarray(0, -1)),
   );
-  const spoken = questions.map((): number[] => []);
+  const answers = questions.map((): number[] => []);
   const last = questions.map(({ prompt }) => prompt.at(-1)!);
   for (;;) {
     const going = questions.flatMap(({ most }, place) =>
-      spoken[place]!.length < most && !stopTokens.has(last[place]!) ? [place] : [],
+      answers[place]!.length < most && !stopTokens.has(last[place]!) ? [place] : [],
     );
     if (going.length === 0) break;
     const entries = going.map((place): StepEntry => {
       const sequence = forks[place]!;
       const { length } = runner.sequence(sequence);
-      const draw = spoken[place]!.length;
+      const draw = answers[place]!.length;
       runner.splice(sequence, [{ start: length, end: length, count: 1 }]);
       const sample = { ...greedy, draw, generatedFrom: length - draw, top: 0 };
       return { sequence, tokens: Int32Array.of(last[place]!), sample };
     });
     for (const [row, { token }] of (await runner.step(entries)).outcomes.entries()) {
       last[going[row]!] = token;
-      spoken[going[row]!]!.push(token);
+      answers[going[row]!]!.push(token);
     }
   }
   for (const fork of forks) runner.release(fork);
-  return spoken.map((tokens) => Int32Array.from(tokens));
+  return answers.map((tokens) => Int32Array.from(tokens));
 }
 
 export interface Reading {
@@ -94,7 +94,7 @@ export interface Reading {
  * What `view` makes of the distribution at each place of each text behind its prompt; `id` is left as it was. A row
  * that `view` does not keep is gone after a step.
  */
-export async function look<Kept>(
+export async function readDistributions<Kept>(
   runner: Runner,
   id: SequenceId,
   readings: readonly Reading[],
@@ -108,7 +108,11 @@ export async function look<Kept>(
   const kept: Kept[][] = [];
   for (const [reading, { prompt, text }] of readings.entries()) {
     const on = forks[reading]!;
-    kept.push(await lookOn(runner, on, prompt.at(-1)!, text, (row, place) => view(row, reading, place)));
+    kept.push(
+      await readDistributionsFrom(runner, on, prompt.at(-1)!, text, (row, place) =>
+        view(row, reading, place),
+      ),
+    );
     runner.release(on);
   }
   return kept;
@@ -128,7 +132,7 @@ async function forkEach(runner: Runner, id: SequenceId, parts: readonly Int32Arr
 }
 
 /** As `look` behind the token `last`, but `id` goes on with it and with `text` but for its last token. */
-export async function lookOn<Kept>(
+export async function readDistributionsFrom<Kept>(
   runner: Runner,
   id: SequenceId,
   last: number,
@@ -154,7 +158,7 @@ export async function lookOn<Kept>(
 }
 
 /** Several short texts behind each of several prompts; `id` is left as it was. */
-export async function lookAside(
+export async function readDistributionsOnFork(
   runner: Runner,
   id: SequenceId,
   questions: readonly { readonly prompt: Int32Array; readonly texts: readonly Int32Array[] }[],

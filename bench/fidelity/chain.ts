@@ -6,14 +6,14 @@ import type { Runner, SequenceId } from "../../src/engine/addon.ts";
 import { tokensOf } from "../../src/text/span.ts";
 import { planned, type Resident } from "./arms.ts";
 import { build } from "./build.ts";
-import { append, look, lookOn, prefill, speak } from "./cells.ts";
+import { append, generate, prefill, readDistributions, readDistributionsFrom } from "./cells.ts";
 import { type Conversation, converse, mechanicalMemory, memoryMessage, messagesOf } from "./conversation.ts";
 import { readCorpus } from "./corpus.ts";
-import { reportRequest } from "./scene.ts";
+import { reportRequest } from "./prepared-conversation.ts";
 import { type Row, type Scored, scored, scoreTurn, type TurnScore } from "./score.ts";
 import type { ModelText } from "./text.ts";
 
-export interface Link {
+export interface ChainRound {
   readonly round: number;
   readonly prompt: number;
   readonly arm: string;
@@ -40,7 +40,7 @@ export async function* chain(
   text: ModelText,
   rounds: number,
   seed: number,
-): AsyncGenerator<Link, void, undefined> {
+): AsyncGenerator<ChainRound, void, undefined> {
   const conversation = converse({
     seed,
     exchanges: surviving + perRound * (rounds + 1),
@@ -65,9 +65,9 @@ export async function* chain(
     const oracle = await prefill(runner, tokensOf(text.spans(before)));
     const turn = text.turn(before, [reportRequest]);
     const prompt = tokensOf(turn);
-    const [spoken] = await speak(runner, oracle, [{ prompt, most: answerTokens }], text.stopTokens);
-    const reading = { prompt, text: spoken! };
-    const [answer] = await look(runner, oracle, [reading], (row) => row);
+    const [answers] = await generate(runner, oracle, [{ prompt, most: answerTokens }], text.stopTokens);
+    const reading = { prompt, text: answers! };
+    const [answer] = await readDistributions(runner, oracle, [reading], (row) => row);
     const next = tokensOf(text.spans(after).slice(text.spans(before).length));
     const along = await goOn(runner, oracle, next, (row) => row);
     runner.release(oracle);
@@ -79,13 +79,15 @@ export async function* chain(
       const { relocated } = recipe;
       const id = await build(runner, resident.id, recipe, (tokens) => prefill(runner, tokens));
       runner.release(resident.id);
-      const [own] = await look(runner, id, [reading], (row, _, place) => scored(answer![place]!, row));
+      const [own] = await readDistributions(runner, id, [reading], (row, _, place) =>
+        scored(answer![place]!, row),
+      );
       const further = await goOn(runner, id, next, (row, place) => scored(along[place]!, row));
       yield {
         round,
         prompt: runner.sequence(id).length,
         arm: `suffix repair=${repair}`,
-        answer: scoreTurn(answer!, own!, spoken!),
+        answer: scoreTurn(answer!, own!, answers!),
         stale: relocated.reduce((sum, { start, end }) => sum + end - start, 0),
         text: scoreTurn(along, further, next.subarray(1)),
       };
@@ -112,7 +114,7 @@ async function goOn<Kept extends Row | Scored>(
   next: Int32Array,
   view: (row: Row, place: number) => Kept,
 ): Promise<Kept[]> {
-  const kept = await lookOn(runner, id, next[0]!, next.subarray(1), view);
+  const kept = await readDistributionsFrom(runner, id, next[0]!, next.subarray(1), view);
   await append(runner, id, next.subarray(-1));
   return kept;
 }

@@ -7,14 +7,14 @@ import { lengthOf, tokensOf } from "../../src/text/span.ts";
 import type { Looked, PeerRecipe, TransformersPeer } from "../peers/transformers.ts";
 import { type Arm, computedBy, type Edit, type Recipe } from "./arms.ts";
 import { chunkTokens } from "./cells.ts";
-import { type Measured, type Spoken, settingOf, speakAll } from "./measure.ts";
-import type { Bases } from "./prefill-cache.ts";
-import type { Scene } from "./scene.ts";
+import { answerAll, type Measured, type OracleAnswers, settingOf } from "./measure.ts";
+import type { PrefillCache } from "./prefill-cache.ts";
+import type { PreparedConversation } from "./prepared-conversation.ts";
 import { type Scored, scoreTurn, type TurnScore } from "./score.ts";
 import { mean } from "./statistics.ts";
 import type { ModelText } from "./text.ts";
 
-export interface Beside {
+export interface TransformersComparison {
   readonly peer: TransformersPeer;
   /** What the oracles may differ by: see expectAlike. */
   readonly bound: number;
@@ -24,21 +24,21 @@ export interface Beside {
  * Passes over the arms that `done` has already. Needles are not asked for. Of `none`, the divergences are
  * KL(their oracle ‖ our oracle), and what agrees is the likeliest token of both.
  */
-export async function* measureBeside(
-  { peer, bound }: Beside,
-  bases: Bases,
+export async function* measureTransformers(
+  { peer, bound }: TransformersComparison,
+  prefills: PrefillCache,
   text: ModelText,
-  scene: Scene,
+  scene: PreparedConversation,
   arms: readonly Arm[],
   done: (arm: string) => boolean,
 ): AsyncGenerator<Measured, void, undefined> {
   const left = arms.filter(({ name }) => !done(name));
   if (left.length === 0) return;
-  const spoken = await speakHere(bases, text, scene);
+  const answers = await speakHere(prefills, text, scene);
   await peer.hold(tokensOf(scene.edit.resident.spans));
-  const oracle = await oracleOf(peer, scene, spoken);
+  const oracle = await oracleOf(peer, scene, answers);
   expectAlike(oracle, bound);
-  expectExact(await peer.arm(thereAndBack(scene.edit)));
+  expectExact(await peer.arm(shiftAndShiftBack(scene.edit)));
   for (const { name, plan } of left) {
     const begin = performance.now();
     const isOracle = name === arms[0]!.name;
@@ -47,9 +47,9 @@ export async function* measureBeside(
     const turns = scene.turns.map((turn, place): [string, TurnScore] => [
       turn.name,
       scoreTurn(
-        spoken.rows[place]!,
+        answers.rows[place]!,
         scoredBy(seen[place]!),
-        spoken.readings[place]!.text,
+        answers.readings[place]!.text,
         isOracle ? undefined : oracle[place]!.likeliest,
       ),
     ]);
@@ -71,7 +71,7 @@ export function peerRecipe({ keep, edits, chunk, unturned }: Recipe): PeerRecipe
 }
 
 /** Survivors pushed back and pulled again, the first of them computed anew: the oracle, if the peer splices rightly. */
-export function thereAndBack({ wanted, keptSpans, memorySpans }: Edit): PeerRecipe {
+export function shiftAndShiftBack({ wanted, keptSpans, memorySpans }: Edit): PeerRecipe {
   const tokens = tokensOf(wanted);
   const start = lengthOf(wanted.slice(0, keptSpans + memorySpans));
   const pushed = tokens.slice(0, 37);
@@ -105,15 +105,23 @@ function worstOf(seen: readonly Looked[]): number {
   return Math.max(...seen.map(({ divergences }) => mean(divergences)));
 }
 
-async function speakHere(bases: Bases, text: ModelText, scene: Scene): Promise<Spoken> {
-  const id = await bases.prefill(tokensOf(scene.edit.wanted));
-  const spoken = await speakAll(bases, text, scene, id);
-  bases.runner.release(id);
-  return spoken;
+async function speakHere(
+  prefills: PrefillCache,
+  text: ModelText,
+  scene: PreparedConversation,
+): Promise<OracleAnswers> {
+  const id = await prefills.prefill(tokensOf(scene.edit.wanted));
+  const answers = await answerAll(prefills, text, scene, id);
+  prefills.runner.release(id);
+  return answers;
 }
 
 /** Our distributions go by way of a file: 0.6 MB a token. */
-async function oracleOf(peer: TransformersPeer, { edit }: Scene, { readings, rows }: Spoken) {
+async function oracleOf(
+  peer: TransformersPeer,
+  { edit }: PreparedConversation,
+  { readings, rows }: OracleAnswers,
+) {
   const folder = mkdtempSync(join(tmpdir(), "pocket-oracle-"));
   try {
     const file = join(folder, "logprobs.f32");

@@ -13,13 +13,13 @@ import { thisMachine } from "../support/machine.ts";
 import { folderOf, openBenchRunner } from "../support/open-model.ts";
 import { sourceFile } from "../support/weights-read.ts";
 import { type Arm, arms } from "./arms.ts";
-import { chain, type Link } from "./chain.ts";
-import { type Beside, measureBeside } from "./compare-transformers.ts";
+import { type ChainRound, chain } from "./chain.ts";
+import { measureTransformers, type TransformersComparison } from "./compare-transformers.ts";
 import type { Shape } from "./conversation.ts";
 import { readCorpus, readTexts } from "./corpus.ts";
 import { type Measured, measure } from "./measure.ts";
-import { Bases } from "./prefill-cache.ts";
-import { setScene } from "./scene.ts";
+import { PrefillCache } from "./prefill-cache.ts";
+import { prepareConversation } from "./prepared-conversation.ts";
 import { printTables } from "./tables.ts";
 import { ModelText } from "./text.ts";
 
@@ -35,7 +35,9 @@ export interface FidelityOptions {
   /** Folders whose files the tool reads, instead of the frozen texts. */
   readonly texts?: readonly string[];
   /** Folder for prefills and answers: arms that have a line already are passed over. */
-  readonly bases?: string;
+  readonly prefillCache?: string;
+  /** Former name of `prefillCache`. */
+  readonly prefills?: string;
   /** The same arms on the same tokens by another engine; gguf: folders of the file that the model was made from. */
   readonly compare?: "transformers";
   readonly gguf: readonly string[];
@@ -51,7 +53,7 @@ export interface ScoreLine {
   /** That computed `scores`; absent: ours. */
   readonly engine?: string;
   readonly scores?: Measured;
-  readonly link?: Link;
+  readonly link?: ChainRound;
 }
 
 /** The lines of one model. */
@@ -71,7 +73,7 @@ export async function fidelity(options: FidelityOptions): Promise<void> {
   mkdirSync(results(), { recursive: true });
   const file = join(results(), "fidelity.jsonl");
   const machine = thisMachine();
-  const earlier = options.bases !== undefined && existsSync(file) ? linesOf(file) : [];
+  const earlier = prefillFolder(options) !== undefined && existsSync(file) ? linesOf(file) : [];
   for (const name of options.model) {
     const label = labelOf(name, options);
     const own = earlier.filter((line) => line.label === label);
@@ -88,13 +90,17 @@ export async function fidelity(options: FidelityOptions): Promise<void> {
       kvType: options.kv as KvType,
       activations: options.activations as "int8" | "f32",
     });
-    const bases = new Bases(runner, `${manifest.digest} ${options.activations} ${options.kv}`, options.bases);
-    let beside: Beside | undefined;
+    const prefills = new PrefillCache(
+      runner,
+      `${manifest.digest} ${options.activations} ${options.kv}`,
+      prefillFolder(options),
+    );
+    let comparison: TransformersComparison | undefined;
     try {
-      beside = options.compare && (await openBeside(manifest, options));
-      await measureModel(bases, new ModelText(folderOf(name)), options, chosen, lines, beside);
+      comparison = options.compare && (await openBeside(manifest, options));
+      await measureModel(prefills, new ModelText(folderOf(name)), options, chosen, lines, comparison);
     } finally {
-      await beside?.peer.stop();
+      await comparison?.peer.stop();
       await runner.close();
     }
   }
@@ -102,11 +108,17 @@ export async function fidelity(options: FidelityOptions): Promise<void> {
   printTables(linesOf(file).filter(({ label }) => labels.includes(label)));
 }
 
-async function openBeside(manifest: Manifest, options: FidelityOptions): Promise<Beside> {
+async function openBeside(manifest: Manifest, options: FidelityOptions): Promise<TransformersComparison> {
   const gguf = await sourceFile(manifest, ggufFolders(options.gguf));
   const { sha256 } = manifest.source;
   const { vocab } = manifest.shapes;
-  const peer = await TransformersPeer.start({ gguf, sha256, threads: threads(), vocab, keep: options.bases });
+  const peer = await TransformersPeer.start({
+    gguf,
+    sha256,
+    threads: threads(),
+    vocab,
+    keep: prefillFolder(options),
+  });
   // Eight bits differ by some 2e-4 from float32, another model by much more than 0.01.
   const exact = options.activations === "f32" && options.kv === "f32";
   return { peer, bound: exact ? 1e-5 : 0.01 };
@@ -118,12 +130,12 @@ function labelOf(name: string, { activations, kv, results, texts }: FidelityOpti
 }
 
 async function measureModel(
-  bases: Bases,
+  prefills: PrefillCache,
   text: ModelText,
   options: FidelityOptions,
   chosen: readonly Arm[],
   lines: Lines,
-  beside: Beside | undefined,
+  comparison: TransformersComparison | undefined,
 ): Promise<void> {
   const [least, most] = options.results as [number, number];
   const texts = options.texts === undefined ? readCorpus() : readTexts(options.texts);
@@ -137,19 +149,26 @@ async function measureModel(
       texts,
       countOf: (some) => text.countOf(some),
     };
-    const scene = await setScene(bases, text, shape);
+    const scene = await prepareConversation(prefills, text, shape);
     const done = (engine?: string) => (arm: string) => lines.has(engine, scene.name, arm);
-    for await (const scores of measure(bases, text, scene, chosen, done())) lines.keep({ scores });
-    if (beside) {
-      const { engine } = beside.peer;
-      for await (const scores of measureBeside(beside, bases, text, scene, chosen, done(engine))) {
+    for await (const scores of measure(prefills, text, scene, chosen, done())) lines.keep({ scores });
+    if (comparison) {
+      const { engine } = comparison.peer;
+      for await (const scores of measureTransformers(
+        comparison,
+        prefills,
+        text,
+        scene,
+        chosen,
+        done(engine),
+      )) {
         lines.keep({ engine, scores });
       }
     }
-    bases.runner.release(scene.resident);
+    prefills.runner.release(scene.resident);
   }
   if (options.chain <= 0) return;
-  for await (const link of chain(bases.runner, text, options.chain, 3)) {
+  for await (const link of chain(prefills.runner, text, options.chain, 3)) {
     lines.keep({ link });
     process.stderr.write(`chain round ${link.round}, ${link.arm}\n`);
   }
@@ -168,4 +187,8 @@ function choose(names: readonly string[] | undefined): readonly Arm[] {
 function linesOf(file: string): ScoreLine[] {
   const lines = readFileSync(file, "utf8").trim().split("\n");
   return lines.map((line) => JSON.parse(line) as ScoreLine);
+}
+
+function prefillFolder({ prefillCache, prefills }: FidelityOptions): string | undefined {
+  return prefillCache ?? prefills;
 }

@@ -4,10 +4,10 @@ import type { SequenceId } from "../../src/engine/addon.ts";
 import { lengthOf } from "../../src/text/span.ts";
 import { type Arm, computedBy, type Edit } from "./arms.ts";
 import { build } from "./build.ts";
-import { look, type Reading } from "./cells.ts";
+import { type Reading, readDistributions } from "./cells.ts";
 import type { NeedleKind } from "./conversation.ts";
-import type { Bases } from "./prefill-cache.ts";
-import { ask, type Scene } from "./scene.ts";
+import type { PrefillCache } from "./prefill-cache.ts";
+import { ask, type PreparedConversation } from "./prepared-conversation.ts";
 import { type Row, scored, scoreTurn, type TurnScore } from "./score.ts";
 import type { NeedleScore } from "./statistics.ts";
 import type { ModelText } from "./text.ts";
@@ -37,34 +37,36 @@ interface Setting {
     /** Of the survivors. */
     readonly assistant: number;
   };
-  readonly memory: Scene["memory"];
+  readonly memory: PreparedConversation["memory"];
 }
 
 /** Passes over the arms that `done` has already. */
 export async function* measure(
-  bases: Bases,
+  prefills: PrefillCache,
   text: ModelText,
-  scene: Scene,
+  scene: PreparedConversation,
   arms: readonly Arm[],
   done: (arm: string) => boolean = () => false,
 ): AsyncGenerator<Measured, void, undefined> {
   const left = arms.filter(({ name }) => !done(name));
   if (left.length === 0) return;
-  const { runner } = bases;
-  let spoken: Spoken | undefined;
+  const { runner } = prefills;
+  let answers: OracleAnswers | undefined;
   // The oracle speaks, also where its own line is there already.
   for (const { name, plan } of left[0] === arms[0] ? left : [arms[0]!, ...left]) {
     const begin = performance.now();
     const recipe = plan(scene.edit);
-    const id = await build(runner, scene.resident, recipe, (tokens) => bases.prefill(tokens));
+    const id = await build(runner, scene.resident, recipe, (tokens) => prefills.prefill(tokens));
     const built = performance.now();
-    spoken ??= await speakAll(bases, text, scene, id);
+    answers ??= await answerAll(prefills, text, scene, id);
     if (done(name)) {
       runner.release(id);
       continue;
     }
-    const { readings, rows } = spoken;
-    const seen = await look(runner, id, readings, (row, turn, place) => scored(rows[turn]![place]!, row));
+    const { readings, rows } = answers;
+    const seen = await readDistributions(runner, id, readings, (row, turn, place) =>
+      scored(rows[turn]![place]!, row),
+    );
     const needles = await ask(runner, id, scene.needles);
     runner.release(id);
     const turns = scene.turns.map((turn, place): [string, TurnScore] => [
@@ -85,24 +87,29 @@ export async function* measure(
 }
 
 /** What the oracle says in each turn, and its distributions along it. */
-export interface Spoken {
+export interface OracleAnswers {
   readonly readings: readonly Reading[];
   readonly rows: readonly (readonly Row[])[];
 }
 
-export async function speakAll(bases: Bases, text: ModelText, scene: Scene, id: SequenceId): Promise<Spoken> {
-  const answers = await bases.speak(id, scene.turns, text.stopTokens);
+export async function answerAll(
+  prefills: PrefillCache,
+  text: ModelText,
+  scene: PreparedConversation,
+  id: SequenceId,
+): Promise<OracleAnswers> {
+  const answers = await prefills.speak(id, scene.turns, text.stopTokens);
   const readings = scene.turns.map(({ prompt }, place): Reading => ({ prompt, text: answers[place]! }));
-  return { readings, rows: await look(bases.runner, id, readings, (row) => row) };
+  return { readings, rows: await readDistributions(prefills.runner, id, readings, (row) => row) };
 }
 
-function saidIn(text: ModelText, { turns }: Scene, readings: readonly Reading[]) {
+function saidIn(text: ModelText, { turns }: PreparedConversation, readings: readonly Reading[]) {
   return Object.fromEntries(
     turns.map(({ name }, place) => [name, text.tokenizer.decode(readings[place]!.text)]),
   );
 }
 
-export function settingOf({ seed, name, memory, edit }: Scene): Setting {
+export function settingOf({ seed, name, memory, edit }: PreparedConversation): Setting {
   return { seed, scene: name, memory, tokens: tokensIn(edit) };
 }
 

@@ -14,7 +14,7 @@ const layoutVersion = 1;
 const cellsSection = 1n;
 
 /** A copy of the sequence in which no query is turned for any cell. The runner needs a digest. */
-export async function unturned(runner: Runner, id: SequenceId): Promise<SequenceId> {
+export async function withoutRotation(runner: Runner, id: SequenceId): Promise<SequenceId> {
   const folder = mkdtempSync(join(tmpdir(), "pocket-unturned-"));
   const file = join(folder, "sequence.kv");
   try {

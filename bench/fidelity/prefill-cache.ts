@@ -5,9 +5,9 @@ import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Runner, SequenceId } from "../../src/engine/addon.ts";
-import { prefill, type Question, speak } from "./cells.ts";
+import { generate, prefill, type Question } from "./cells.ts";
 
-export class Bases {
+export class PrefillCache {
   readonly runner: Runner;
   readonly #condition: string;
   readonly #folder: string | undefined;
@@ -42,9 +42,9 @@ export class Bases {
       const kept = JSON.parse(readFileSync(file, "utf8")) as number[][];
       return kept.map((tokens) => Int32Array.from(tokens));
     }
-    const spoken = await speak(this.runner, id, questions, stopTokens);
-    if (file !== undefined) writeFileSync(file, JSON.stringify(spoken.map((tokens) => Array.from(tokens))));
-    return spoken;
+    const answers = await generate(this.runner, id, questions, stopTokens);
+    if (file !== undefined) writeFileSync(file, JSON.stringify(answers.map((tokens) => Array.from(tokens))));
+    return answers;
   }
 
   #fileOf(suffix: string, ...parts: readonly Int32Array[]): string | undefined {

@@ -11,7 +11,7 @@ interface There {
   readonly most: number;
 }
 
-interface TurnThere {
+interface ReferenceTurn {
   readonly arms: Readonly<Record<string, There>>;
   /** Scored tokens, and how many of them are open. */
   readonly tokens: number;
@@ -20,7 +20,7 @@ interface TurnThere {
 
 const there = (kl: number, open: number, least: number, most: number): There => ({ kl, open, least, most });
 
-const small: Readonly<Record<string, TurnThere>> = {
+const small: Readonly<Record<string, ReferenceTurn>> = {
   report: {
     tokens: 633,
     openTokens: 157,
@@ -51,7 +51,7 @@ const small: Readonly<Record<string, TurnThere>> = {
   },
 };
 
-const large: Readonly<Record<string, TurnThere>> = {
+const large: Readonly<Record<string, ReferenceTurn>> = {
   report: {
     tokens: 512,
     openTokens: 185,
@@ -111,7 +111,7 @@ const large: Readonly<Record<string, TurnThere>> = {
 };
 
 /** Undefined where that model or turn was not measured there. */
-export function turnThere(label: string, turn: string): TurnThere | undefined {
+export function referenceTurn(label: string, turn: string): ReferenceTurn | undefined {
   if (label.startsWith("qwen2.5-coder-0.5b")) return small[turn];
   return label.startsWith("qwen2.5-coder-1.5b") ? large[turn] : undefined;
 }
@@ -134,7 +134,7 @@ export interface Comparison {
 }
 
 /** Over the arms that both have, "there" rising. */
-export function compare(here: Readonly<Record<string, Pool>>, arms: TurnThere["arms"]): Comparison {
+export function compare(here: Readonly<Record<string, Pool>>, arms: ReferenceTurn["arms"]): Comparison {
   const rows = Object.entries(arms)
     .filter(([arm]) => here[arm] !== undefined)
     .toSorted(([, a], [, b]) => a.kl - b.kl)

@@ -37,8 +37,8 @@ function total(values: readonly number[]): number {
  * Tokens that a greedy run of q would say as `spoken`, a greedy run of p, did: until the first difference both have
  * the same text in front of them, so the scored text tells it without running q. The whole length where none.
  */
-export function firstDivergence(spoken: ArrayLike<number>, q: readonly Seen[]): number {
-  const place = q.findIndex(({ likeliest }, at) => likeliest !== spoken[at]);
+export function firstDivergence(answers: ArrayLike<number>, q: readonly Seen[]): number {
+  const place = q.findIndex(({ likeliest }, at) => likeliest !== answers[at]);
   return place < 0 ? q.length : place;
 }
 

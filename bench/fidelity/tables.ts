@@ -4,7 +4,7 @@ import { arms } from "./arms.ts";
 import type { NeedleKind } from "./conversation.ts";
 import type { ScoreLine } from "./fidelity.ts";
 import type { Measured } from "./measure.ts";
-import { compare, turnThere } from "./reference-results.ts";
+import { compare, referenceTurn } from "./reference-results.ts";
 import { oracles, sameTokens, sameTokensRows } from "./same-tokens.ts";
 import { type Pool, pooled, pooledNeedles, poolOf, short } from "./score.ts";
 import { mean } from "./statistics.ts";
@@ -87,7 +87,7 @@ function printConversations(label: string, scores: readonly Measured[]): void {
 }
 
 function printComparison(label: string, turn: string, here: Readonly<Record<string, Pool>>): void {
-  const there = turnThere(label, turn);
+  const there = referenceTurn(label, turn);
   if (!there) return;
   const { rows, pairs, pairsAlike, near } = compare(here, there.arms);
   if (rows.length === 0) return;

@@ -114,7 +114,7 @@ async function gaps(
     const during = times.filter((time) => time >= begin);
     const found = during.slice(1).map((time, place) => time - during[place]!);
     report.add({
-      row: `${label} gap beside ${watched} prompt tokens @ d${depth}, step_tokens=${stepTokens} gap_ms=${gapMs || "none"}`,
+      row: `${label} gap comparison ${watched} prompt tokens @ d${depth}, step_tokens=${stepTokens} gap_ms=${gapMs || "none"}`,
       "p50 ms": quantile(found, 0.5),
       "p99 ms": quantile(found, 0.99),
       "max ms": Math.max(...found),

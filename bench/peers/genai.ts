@@ -3,7 +3,7 @@
 // keeps keys and values in float32: its CPU build has no other. Built by scripts/peers genai FILE.gguf.
 import { join } from "node:path";
 import { packageRoot } from "../../src/cli/package-root.ts";
-import type { Contender } from "../engine/peer-engine.ts";
+import type { PeerEngine } from "../engine/peer-engine.ts";
 import { genaiModel, genaiPython } from "./peers-folder.ts";
 import { PipeProcess } from "./pipe-process.ts";
 
@@ -23,7 +23,7 @@ interface Answer {
   readonly peakBytes: number | null;
 }
 
-export async function openGenai({ gguf, sha256, threads, context }: GenaiOptions): Promise<Contender> {
+export async function openGenai({ gguf, sha256, threads, context }: GenaiOptions): Promise<PeerEngine> {
   const driver = join(packageRoot(), "bench/peers/genai/driver.py");
   const { process, ready } = await PipeProcess.start<{ readonly ready: string }>(genaiPython(), [
     driver,

@@ -3,7 +3,7 @@
 // measured on a resident prompt, as ours are on a fork. Built by scripts/peers.
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
-import type { Contender } from "../engine/peer-engine.ts";
+import type { PeerEngine } from "../engine/peer-engine.ts";
 import { llamaBinary } from "./peers-folder.ts";
 import { ServerProcess } from "./server-process.ts";
 
@@ -92,7 +92,7 @@ function serverWords(options: LlamaOptions): string[] {
 }
 
 /** The server of one slot as a contender of the `engine` bench. */
-export async function openLlama(options: LlamaOptions): Promise<Contender> {
+export async function openLlama(options: LlamaOptions): Promise<PeerEngine> {
   const server = await LlamaServer.start(options);
   return {
     name: `llama.cpp fa=${options.flashAttention ? "on" : "off"}`,

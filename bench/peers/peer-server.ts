@@ -10,7 +10,7 @@ import { Report } from "../support/results.ts";
 import { sourceFile } from "../support/weights-read.ts";
 import { LlamaServer } from "./llama.ts";
 
-export interface Rival {
+export interface PeerServer {
   readonly name: string;
   /**
    * Resolves with how many tokens came: sampled at temperature 1, by the seed, one a step. Nothing of the prompt is
@@ -21,28 +21,28 @@ export interface Rival {
   stop(): Promise<void>;
 }
 
-export interface RivalOptions {
+export interface PeerServerOptions {
   readonly model: readonly string[];
   readonly kv: string;
   readonly compare?: string;
   readonly gguf: readonly string[];
 }
 
-export interface RivalSize {
+export interface ServerSize {
   /** Tokens of one stream, answer included. */
   readonly context: number;
   readonly streams: number;
 }
 
 /** For every model of the options: opens the rivals, ours first, measures, closes them; then prints. */
-export async function amongRivals(
+export async function withPeerServers(
   bench: string,
-  options: RivalOptions,
-  size: RivalSize,
+  options: PeerServerOptions,
+  size: ServerSize,
   measure: (
     report: Report,
     labels: Readonly<Record<string, string>>,
-    rivals: readonly Rival[],
+    servers: readonly PeerServer[],
     vocab: number,
   ) => Promise<void>,
 ): Promise<void> {
@@ -50,18 +50,22 @@ export async function amongRivals(
   for (const name of options.model) {
     const manifest = readManifest(folderOf(name));
     const labels = { model: manifest.id, weights: manifest.weights.format, kv: options.kv };
-    const rivals: Rival[] = [await openOurs(manifest, options.kv, size)];
+    const servers: PeerServer[] = [await openOwnServer(manifest, options.kv, size)];
     try {
-      if (options.compare) rivals.push(await openLlamaRival(manifest, options, size));
-      await measure(report, labels, rivals, manifest.shapes.vocab);
+      if (options.compare) servers.push(await openLlamaServer(manifest, options, size));
+      await measure(report, labels, servers, manifest.shapes.vocab);
     } finally {
-      for (const rival of rivals) await rival.stop();
+      for (const server of servers) await server.stop();
     }
   }
   report.print();
 }
 
-async function openOurs({ id, weights }: Manifest, kvType: string, size: RivalSize): Promise<Rival> {
+async function openOwnServer(
+  { id, weights }: Manifest,
+  kvType: string,
+  size: ServerSize,
+): Promise<PeerServer> {
   const server = await OwnServer.start({
     id,
     weights: weights.format,
@@ -84,7 +88,11 @@ async function openOurs({ id, weights }: Manifest, kvType: string, size: RivalSi
   };
 }
 
-async function openLlamaRival(manifest: Manifest, options: RivalOptions, size: RivalSize): Promise<Rival> {
+async function openLlamaServer(
+  manifest: Manifest,
+  options: PeerServerOptions,
+  size: ServerSize,
+): Promise<PeerServer> {
   const server = await LlamaServer.start({
     gguf: await sourceFile(manifest, ggufFolders(options.gguf)),
     threads: threads(),

@@ -11,7 +11,7 @@ import { ChatCostModel, type CostModel, type PromptCost } from "../../src/harnes
 import { readRecording } from "../../src/harness/recording.ts";
 import { replayReport } from "../../src/harness/replay.ts";
 import type { RunReport } from "../../src/harness/report.ts";
-import { Stand } from "../compaction/in-process-server.ts";
+import { InProcessServer } from "../compaction/in-process-server.ts";
 import { thisMachine } from "../support/machine.ts";
 import { folderOf } from "../support/open-model.ts";
 import { Report } from "../support/results.ts";
@@ -44,13 +44,13 @@ export async function replayRuns(options: ReplayOptions): Promise<void> {
   const turns = new Report("replay-turns", thisMachine(), root);
   const sources = await sourcesOf(root, options);
   for (const name of options.model) {
-    const stand = await Stand.open({ folder: folderOf(name), tokens: 3 * 32_768, kv: options.kv });
-    const { id, weights } = stand.manifest;
+    const server = await InProcessServer.open({ folder: folderOf(name), tokens: 3 * 32_768, kv: options.kv });
+    const { id, weights } = server.manifest;
     const head = { run, model: id, weights: weights.format, kv: options.kv };
     try {
       for (const source of sources) {
         for (const arm of armsOf(options)) {
-          const { costs, ...sums } = await play(stand, source, arm);
+          const { costs, ...sums } = await play(server, source, arm);
           const load = Number(loadavg()[0]!.toFixed(2));
           report.add({ ...head, recording: source.name, harness: arm.name, ...sums, load });
           for (const cost of costs)
@@ -58,7 +58,7 @@ export async function replayRuns(options: ReplayOptions): Promise<void> {
         }
       }
     } finally {
-      await stand.close();
+      await server.close();
     }
   }
   report.print();
@@ -90,15 +90,19 @@ function armsOf({ prefix }: ReplayOptions): ReplayArm[] {
 }
 
 /** One recording under one harness: sums over the run, and what each turn cost. */
-export async function play(stand: Stand, { name, text }: Source, { name: arm, harness, reuse }: ReplayArm) {
+export async function play(
+  server: InProcessServer,
+  { name, text }: Source,
+  { name: arm, harness, reuse }: ReplayArm,
+) {
   const count = (message: Message) =>
-    5 + stand.countText(message.content) + stand.countText(JSON.stringify(message.toolCalls ?? ""));
+    5 + server.countText(message.content) + server.countText(JSON.stringify(message.toolCalls ?? ""));
   const session = `${name} ${arm}`;
-  const till = new WatchingTill(new ChatCostModel(stand.chat, { reuse, repair: "none" }), count);
-  stand.takeWork();
+  const till = new WatchingTill(new ChatCostModel(server.chat, { reuse, repair: "none" }), count);
+  server.takeWork();
   const report = await replayReport(readRecording(name, text), harness, { count, costModel: till, session });
-  const { linear, attention } = stand.takeWork();
-  stand.drop(session);
+  const { linear, attention } = server.takeWork();
+  server.drop(session);
   const costs = report.turns.map((cost, place) => ({ ...cost, catalog: till.catalogs[place] ?? 0 }));
   const sums = { ...sumsOf(report), catalog: till.catalogs.reduce((sum, tokens) => sum + tokens, 0) };
   return { ...sums, "linear GMAC": linear, "attention GMAC": attention, costs };

@@ -5,7 +5,7 @@ import type { Backend } from "../../src/server/backend.ts";
 import type { Random } from "../../test/support/random.ts";
 import { seeded } from "../../test/support/random.ts";
 import { Conversation } from "./conversation.ts";
-import type { Ledger } from "./results.ts";
+import type { SoakResults } from "./results.ts";
 
 /** Much longer than any answer may take here: who waits so long hangs. */
 const hangMs = 60_000;
@@ -29,7 +29,7 @@ export class Client {
     seed: number,
     private readonly url: string,
     private readonly backend: Backend,
-    private readonly ledger: Ledger,
+    private readonly results: SoakResults,
   ) {
     this.#random = seeded(seed * 1009 + number);
     this.#conversation = new Conversation(this.#random);
@@ -71,12 +71,12 @@ export class Client {
     this.#conversation.answered(answer.text);
     const { kept, relocated, computed } = answer.pocket;
     if (kept + relocated + computed !== answer.usage.prompt_tokens)
-      this.ledger.wrong(`a bill does not add up: ${JSON.stringify({ ...answer.pocket, ...answer.usage })}`);
-    if (reuse === "prefix" && relocated > 0) this.ledger.wrong(`prefix reuse relocated ${relocated} tokens`);
-    this.ledger.cost(answer.pocket);
+      this.results.wrong(`a bill does not add up: ${JSON.stringify({ ...answer.pocket, ...answer.usage })}`);
+    if (reuse === "prefix" && relocated > 0) this.results.wrong(`prefix reuse relocated ${relocated} tokens`);
+    this.results.cost(answer.pocket);
     // Other clients speak meanwhile; only a prompt that is still rendered to the same ids can be asked again.
     if (tokens && tokens.length === answer.usage.prompt_tokens && sameIds(tokens, this.#promptOf(messages)))
-      this.ledger.keep({ tokens, maxTokens, text: answer.text, finish: answer.finish });
+      this.results.keep({ tokens, maxTokens, text: answer.text, finish: answer.finish });
   }
 
   #promptOf(messages: Conversation["messages"]): readonly number[] {
@@ -88,17 +88,17 @@ export class Client {
     const id = ids[Math.floor(this.#random() * ids.length)]!;
     const twice = [this.#call("DELETE", `/v1/sessions/${id}`), this.#call("DELETE", `/v1/sessions/${id}`)];
     const statuses = (await Promise.all(twice)).map((response) => response?.status);
-    this.ledger.add("deletes");
+    this.results.add("deletes");
     // Between the two a session by that name may be made anew, but not one that nobody asks for.
     const allowed = id.startsWith("never") ? [404] : [200, 404];
     if (!statuses.every((status) => allowed.includes(status ?? 0)))
-      this.ledger.wrong(`two deletes of ${id} were answered ${statuses}`);
+      this.results.wrong(`two deletes of ${id} were answered ${statuses}`);
   }
 
   async #lookAround(): Promise<void> {
     for (const path of ["/health", "/metrics", "/v1/sessions"]) {
       const status = (await this.#call("GET", path))?.status;
-      if (status !== 200) this.ledger.wrong(`GET ${path} was answered ${status}`);
+      if (status !== 200) this.results.wrong(`GET ${path} was answered ${status}`);
     }
   }
 
@@ -114,8 +114,8 @@ export class Client {
     const [body, wanted] = bad[Math.floor(this.#random() * bad.length)]!;
     const status = (await this.#call("POST", "/v1/chat/completions", body))?.status;
     // The queue may be full before the tokens are counted.
-    if (status !== wanted && status !== 429) this.ledger.wrong(`a bad request was answered ${status}`);
-    this.ledger.add("refused");
+    if (status !== wanted && status !== 429) this.results.wrong(`a bad request was answered ${status}`);
+    this.results.add("refused");
   }
 
   /** Undefined when it ended without an answer; the ledger then knows why. */
@@ -124,12 +124,12 @@ export class Client {
     if (!response) return undefined;
     const text = response.body;
     if (response.status !== 200) {
-      this.ledger.error(codeOf(text) ?? `status ${response.status}`);
+      this.results.error(codeOf(text) ?? `status ${response.status}`);
       return undefined;
     }
     const answer = text.startsWith("{") ? wholeAnswer(text) : streamedAnswer(text);
-    if (typeof answer === "string") this.ledger.error(answer);
-    else this.ledger.add("answered");
+    if (typeof answer === "string") this.results.error(answer);
+    else this.results.add("answered");
     return typeof answer === "string" ? undefined : answer;
   }
 
@@ -142,14 +142,14 @@ export class Client {
   ): Promise<{ readonly status: number; readonly body: string } | undefined> {
     const signal = AbortSignal.timeout(leavesMs ?? hangMs);
     const json = { headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
-    this.ledger.add("requests");
+    this.results.add("requests");
     try {
       const response = await fetch(this.url + path, { method, signal, ...(body && json) });
       return { status: response.status, body: await response.text() };
     } catch (cause) {
-      if (!signal.aborted) this.ledger.wrong(`${method} ${path}: ${(cause as Error).message}`);
-      else if (leavesMs === undefined) this.ledger.wrong(`${method} ${path} hung`);
-      else this.ledger.add("left");
+      if (!signal.aborted) this.results.wrong(`${method} ${path}: ${(cause as Error).message}`);
+      else if (leavesMs === undefined) this.results.wrong(`${method} ${path} hung`);
+      else this.results.add("left");
       return undefined;
     }
   }

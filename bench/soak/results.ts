@@ -17,7 +17,7 @@ const expectedErrors = new Set([
 
 type Count = "requests" | "answered" | "refused" | "left" | "deletes";
 
-export class Ledger {
+export class SoakResults {
   readonly counts: Record<Count, number> = { requests: 0, answered: 0, refused: 0, left: 0, deletes: 0 };
   readonly errors = new Map<string, number>();
   readonly wrongs: string[] = [];

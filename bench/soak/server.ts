@@ -13,7 +13,7 @@ import { buildServer } from "../../src/server/app.ts";
 import type { Backend } from "../../src/server/backend.ts";
 import { ensureTinyModel } from "../../test/support/tiny-model.ts";
 
-export interface Place {
+export interface SoakServer {
   readonly url: string;
   readonly backend: Backend;
   /** The real one, under the faults. */
@@ -23,7 +23,7 @@ export interface Place {
   close(): Promise<void>;
 }
 
-export interface PlaceOptions {
+export interface SoakServerOptions {
   readonly cacheTokens: number;
   /** Puts faults between engine and runner. */
   readonly wrap?: (runner: Runner) => Runner;
@@ -31,7 +31,11 @@ export interface PlaceOptions {
   readonly flags?: Readonly<Record<string, string>>;
 }
 
-export async function openPlace({ cacheTokens, wrap = (real) => real, flags }: PlaceOptions): Promise<Place> {
+export async function openSoakServer({
+  cacheTokens,
+  wrap = (real) => real,
+  flags,
+}: SoakServerOptions): Promise<SoakServer> {
   const directory = mkdtempSync(join(tmpdir(), "pocket-soak-"));
   const folder = await ensureTinyModel(directory, { context: 2048 });
   const config = Config.read({

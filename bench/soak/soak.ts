@@ -9,8 +9,8 @@ import type { Counts } from "../../src/server/backend.ts";
 import { type FaultCounts, type FaultyRunner, faultyRunner } from "../../test/support/faulty-runner.ts";
 import { seeded } from "../../test/support/random.ts";
 import { Client } from "./client.ts";
-import { type Kept, Ledger } from "./results.ts";
-import { openPlace, type Place } from "./server.ts";
+import { type Kept, SoakResults } from "./results.ts";
+import { openSoakServer, type SoakServer } from "./server.ts";
 
 export interface SoakOptions {
   readonly seconds: number;
@@ -27,10 +27,10 @@ export interface SoakOptions {
 
 export interface SoakOutcome {
   readonly wrongs: readonly string[];
-  readonly counts: Ledger["counts"];
+  readonly counts: SoakResults["counts"];
   readonly errors: Readonly<Record<string, number>>;
   readonly faults: Readonly<FaultCounts>;
-  readonly bills: Ledger["bills"];
+  readonly bills: SoakResults["bills"];
   /** Of the server, when the last client had left. */
   readonly house: Counts;
   readonly replayed: number;
@@ -48,39 +48,39 @@ const heapGrowth = 48 * 2 ** 20;
 const residentGrowth = 160 * 2 ** 20;
 
 export async function soak(options: SoakOptions): Promise<SoakOutcome> {
-  const ledger = new Ledger(options.replays, seeded(options.seed));
+  const results = new SoakResults(options.replays, seeded(options.seed));
   const { cacheTokens, flags = {}, sabotage = (runner) => runner } = options;
   let faulty: FaultyRunner | undefined;
   const wrap = (runner: Runner) => {
     faulty = faultyRunner(sabotage(runner), { seed: options.seed, ...luck });
     return faulty;
   };
-  const place = await openPlace({ cacheTokens, wrap, flags });
+  const place = await openSoakServer({ cacheTokens, wrap, flags });
   let outcome: Pick<SoakOutcome, "heap" | "resident" | "house">;
   try {
-    outcome = { ...(await load(place, ledger, options)), house: place.backend.counts() };
+    outcome = { ...(await load(place, results, options)), house: place.backend.counts() };
     faulty!.stop();
-    await countUp(place, ledger);
+    await countUp(place, results);
   } finally {
     await place.close();
   }
-  const replayed = await askAgain(ledger.kept, ledger);
+  const replayed = await askAgain(results.kept, results);
   return {
     ...outcome,
-    wrongs: ledger.wrongs,
-    counts: ledger.counts,
-    errors: Object.fromEntries(ledger.errors),
+    wrongs: results.wrongs,
+    counts: results.counts,
+    errors: Object.fromEntries(results.errors),
     faults: faulty!.counts,
-    bills: ledger.bills,
+    bills: results.bills,
     replayed,
   };
 }
 
-async function load(place: Place, ledger: Ledger, options: SoakOptions) {
+async function load(place: SoakServer, results: SoakResults, options: SoakOptions) {
   const over = new AbortController();
   const clients = Array.from(
     { length: options.clients },
-    (_, number) => new Client(number, options.seed, place.url, place.backend, ledger),
+    (_, number) => new Client(number, options.seed, place.url, place.backend, results),
   );
   const running = Promise.all(clients.map((client) => client.run(over.signal)));
   await sleep(options.seconds * 500);
@@ -90,9 +90,9 @@ async function load(place: Place, ledger: Ledger, options: SoakOptions) {
   await running;
   const end = memory();
   if (end.heap - middle.heap > heapGrowth)
-    ledger.wrong(`the heap grew from ${middle.heap} to ${end.heap} bytes`);
+    results.wrong(`the heap grew from ${middle.heap} to ${end.heap} bytes`);
   if (end.resident - middle.resident > residentGrowth)
-    ledger.wrong(`the process grew from ${middle.resident} to ${end.resident} bytes`);
+    results.wrong(`the process grew from ${middle.resident} to ${end.resident} bytes`);
   return {
     heap: [middle.heap, end.heap] as const,
     resident: [middle.resident, end.resident] as const,
@@ -100,44 +100,44 @@ async function load(place: Place, ledger: Ledger, options: SoakOptions) {
 }
 
 /** Every page is accounted for while sessions are there, and free when they are gone. */
-async function countUp(place: Place, ledger: Ledger): Promise<void> {
+async function countUp(place: SoakServer, results: SoakResults): Promise<void> {
   const { backend, runner } = place;
   const settled = await until(() => Number(backend.health().engine.running) === 0, 20_000);
-  if (!settled) ledger.wrong("jobs are still running 20 s after the last client left");
+  if (!settled) results.wrong("jobs are still running 20 s after the last client left");
   const { broken } = backend.health();
-  if (broken) ledger.wrong(`the engine is broken: ${broken.message}`);
-  checkInvariants(runner, ledger, "with sessions");
+  if (broken) results.wrong(`the engine is broken: ${broken.message}`);
+  checkInvariants(runner, results, "with sessions");
   for (const { id, busy } of backend.sessions()) {
-    if (busy) ledger.wrong(`session ${id} is busy with nobody`);
+    if (busy) results.wrong(`session ${id} is busy with nobody`);
     backend.deleteSession(id);
   }
   // Background work may have to see the end of its step first; leading spans of evicted sessions stay.
   if (!(await until(() => runner.stats().sequences <= maxPrefixes, 5000)))
-    ledger.wrong(`${runner.stats().sequences} sequences are left when all sessions are deleted`);
+    results.wrong(`${runner.stats().sequences} sequences are left when all sessions are deleted`);
   await place.release();
   await until(() => runner.stats().sequences === 0 && runner.stats().pagesUsed === 0, 5000);
   const { sequences, pagesUsed, pagesFree, pages, cells } = runner.stats();
   if (sequences !== 0 || pagesUsed !== 0 || cells !== 0 || pagesFree !== pages)
-    ledger.wrong(`after letting go: ${JSON.stringify({ sequences, cells, pagesUsed, pagesFree, pages })}`);
-  checkInvariants(runner, ledger, "after letting go");
+    results.wrong(`after letting go: ${JSON.stringify({ sequences, cells, pagesUsed, pagesFree, pages })}`);
+  checkInvariants(runner, results, "after letting go");
 }
 
-function checkInvariants(runner: Place["runner"], ledger: Ledger, when: string): void {
+function checkInvariants(runner: SoakServer["runner"], results: SoakResults, when: string): void {
   try {
     runner.check();
   } catch (cause) {
-    ledger.wrong(`${when}: ${(cause as Error).message}`);
+    results.wrong(`${when}: ${(cause as Error).message}`);
   }
 }
 
 /** On a server that has room, no faults and nobody else. */
-async function askAgain(kept: readonly Kept[], ledger: Ledger): Promise<number> {
-  const place = await openPlace({ cacheTokens: 16_384 });
+async function askAgain(kept: readonly Kept[], results: SoakResults): Promise<number> {
+  const place = await openSoakServer({ cacheTokens: 16_384 });
   try {
     for (const { tokens, maxTokens, text, finish } of kept) {
       const answer = await idleAnswer(place, tokens, maxTokens);
       if (answer.text !== text || answer.finish !== finish)
-        ledger.wrong(
+        results.wrong(
           `${tokens.length} tokens were answered ${JSON.stringify({ text, finish })} and idle ${JSON.stringify(answer)}`,
         );
     }
@@ -147,7 +147,7 @@ async function askAgain(kept: readonly Kept[], ledger: Ledger): Promise<number> 
   return kept.length;
 }
 
-async function idleAnswer({ backend }: Place, prompt: readonly number[], maxTokens: number) {
+async function idleAnswer({ backend }: SoakServer, prompt: readonly number[], maxTokens: number) {
   let text = "";
   let finish = "";
   for await (const event of backend.complete({ prompt, maxTokens, temperature: 0, reuse: "none" })) {

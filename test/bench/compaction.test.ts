@@ -5,27 +5,27 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { arms, gridOf } from "../../bench/compaction/grid.ts";
-import { Stand } from "../../bench/compaction/in-process-server.ts";
+import { InProcessServer } from "../../bench/compaction/in-process-server.ts";
 import { Measurer } from "../../bench/compaction/measure.ts";
 import { packageRoot } from "../../src/cli/package-root.ts";
 import { ensureTinyModel } from "../support/tiny-model.ts";
 
 const context = 2000;
 let directory: string;
-let stand: Stand;
+let server: InProcessServer;
 let measurer: Measurer;
 beforeAll(async () => {
   directory = mkdtempSync(join(tmpdir(), "pocket-bench-"));
   const folder = await ensureTinyModel(directory, { context: 4096 });
-  stand = await Stand.open({ folder, tokens: 8192, kv: "f32" });
+  server = await InProcessServer.open({ folder, tokens: 8192, kv: "f32" });
   const text = readFileSync(join(packageRoot(), "src", "config/config.ts"), "utf8").repeat(4);
-  measurer = new Measurer(stand, text, context);
+  measurer = new Measurer(server, text, context);
   const { cacheUsage, promptTokens } = await measurer.prefill();
   expect(cacheUsage.computed).toBe(promptTokens);
   expect(promptTokens).toBeGreaterThan(context);
 });
 afterAll(async () => {
-  await stand.close();
+  await server.close();
   rmSync(directory, { recursive: true });
 });
 
@@ -52,7 +52,7 @@ test("a condition computes the summary under suffix, what is behind it under pre
   expect(mended).toBeLessThanOrEqual(32);
   expect(of("repair: assistant").cacheUsage.computed).toBeGreaterThan(suffix.cacheUsage.computed);
   // Tokens and pairs are counted from the steps, and agree with the bills.
-  const { layers, heads, headDim } = stand.manifest.shapes;
+  const { layers, heads, headDim } = server.manifest.shapes;
   const pairs = (none.attention * 1e9) / (2 * layers * heads * headDim);
   expect(pairs).toBeCloseTo((none.promptTokens * (none.promptTokens + 1)) / 2, -1);
   expect(suffix.linear).toBeLessThan(prefix.linear);

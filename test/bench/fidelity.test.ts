@@ -10,8 +10,8 @@ import type { Shape } from "../../bench/fidelity/conversation.ts";
 import { converse } from "../../bench/fidelity/conversation.ts";
 import { readCorpus } from "../../bench/fidelity/corpus.ts";
 import { type Measured, measure } from "../../bench/fidelity/measure.ts";
-import { Bases } from "../../bench/fidelity/prefill-cache.ts";
-import { setScene } from "../../bench/fidelity/scene.ts";
+import { PrefillCache } from "../../bench/fidelity/prefill-cache.ts";
+import { prepareConversation } from "../../bench/fidelity/prepared-conversation.ts";
 import { mean } from "../../bench/fidelity/statistics.ts";
 import { ModelText } from "../../bench/fidelity/text.ts";
 import { openBenchRunner } from "../../bench/support/open-model.ts";
@@ -40,14 +40,14 @@ beforeAll(async () => {
     texts: readCorpus(),
     countOf: (some) => text.countOf(some),
   };
-  for await (const one of measured(new Bases(runner, "", undefined), chosen)) scores.push(one);
+  for await (const one of measured(new PrefillCache(runner, "", undefined), chosen)) scores.push(one);
 });
 afterAll(() => runner?.close());
 
-async function* measured(bases: Bases, some: readonly Arm[], done?: (arm: string) => boolean) {
-  const scene = await setScene(bases, text, shape);
+async function* measured(prefills: PrefillCache, some: readonly Arm[], done?: (arm: string) => boolean) {
+  const scene = await prepareConversation(prefills, text, shape);
   try {
-    yield* measure(bases, text, scene, some, done);
+    yield* measure(prefills, text, scene, some, done);
   } finally {
     runner.release(scene.resident);
   }
@@ -87,28 +87,28 @@ test("suffix reuse computes the memory alone, repair the assistant messages besi
 test("an interrupted run goes on where it stopped, with the same numbers and without a prefill", async () => {
   const folder = mkdtempSync(join(tmpdir(), "pocket-fidelity-"));
   try {
-    const bases = () => new Bases(runner, "tiny", folder);
+    const prefills = () => new PrefillCache(runner, "tiny", folder);
     const two = chosen.slice(0, 2);
     const first: Measured[] = [];
-    for await (const one of measured(bases(), two)) {
+    for await (const one of measured(prefills(), two)) {
       first.push(one);
       break;
     }
     const done = (arm: string) => first.some((one) => one.arm === arm);
-    const goOn = async (from: Bases) => {
+    const goOn = async (from: PrefillCache) => {
       const before = runner.stats().tokensComputed;
       const rest: Measured[] = [];
       for await (const one of measured(from, two, done)) rest.push(one);
       return { rest, computed: runner.stats().tokensComputed - before };
     };
-    const kept = await goOn(bases());
+    const kept = await goOn(prefills());
     expect([...first, ...kept.rest].map(({ arm }) => arm)).toEqual(two.map(({ name }) => name));
     expect(kept.rest).toEqual(scores.filter(({ arm }) => arm === two[1]!.name));
     // Both prefills, and the answers besides.
-    const anew = await goOn(new Bases(runner, "tiny", undefined));
+    const anew = await goOn(new PrefillCache(runner, "tiny", undefined));
     expect(anew.rest).toEqual(kept.rest);
     expect(anew.computed - kept.computed).toBeGreaterThan(scores[0]!.tokens.total + scores[0]!.computed);
-    for await (const one of measured(bases(), two, () => true)) expect(one).toBeUndefined();
+    for await (const one of measured(prefills(), two, () => true)) expect(one).toBeUndefined();
   } finally {
     rmSync(folder, { recursive: true });
   }

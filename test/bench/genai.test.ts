@@ -3,7 +3,7 @@
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import type { Contender } from "../../bench/engine/peer-engine.ts";
+import type { PeerEngine } from "../../bench/engine/peer-engine.ts";
 import { openGenai } from "../../bench/peers/genai.ts";
 import { PipeProcess } from "../../bench/peers/pipe-process.ts";
 import { PeersFolder } from "./peers-folder.ts";
@@ -25,7 +25,7 @@ createInterface({ input: process.stdin }).on("line", (line) => {
 
 const options = { gguf: "/weights/w.gguf", sha256: "ab12", threads: 2, context: 64 };
 let folder: PeersFolder;
-let peer: Contender | undefined;
+let peer: PeerEngine | undefined;
 
 beforeEach(() => {
   folder = new PeersFolder();

@@ -3,7 +3,7 @@
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import type { Contender } from "../../bench/engine/peer-engine.ts";
+import type { PeerEngine } from "../../bench/engine/peer-engine.ts";
 import { LlamaServer, openLlama, rowsOf } from "../../bench/peers/llama.ts";
 import { PeersFolder } from "./peers-folder.ts";
 
@@ -32,7 +32,7 @@ createServer((request, response) => {
 
 const options = { gguf: "w.gguf", threads: 2, context: 64, kvType: "q8_0", flashAttention: true } as const;
 let folder: PeersFolder;
-let peer: Contender | undefined;
+let peer: PeerEngine | undefined;
 
 beforeEach(() => {
   folder = new PeersFolder();

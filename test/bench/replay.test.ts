@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { Stand } from "../../bench/compaction/in-process-server.ts";
+import { InProcessServer } from "../../bench/compaction/in-process-server.ts";
 import { record, type Script } from "../../bench/replay/agent.ts";
 import { play } from "../../bench/replay/replay.ts";
 import { scripts } from "../../bench/replay/scripts.ts";
@@ -47,11 +47,11 @@ test("a script is recorded with the real tools' results, the same each time", as
 
 test("on an engine ReAct computes each token once, and the other agent its catalogs and memories on top", async () => {
   const folder = await ensureTinyModel(directory, { context: 16_384 });
-  const stand = await Stand.open({ folder, tokens: 40_000, kv: "f32" });
+  const server = await InProcessServer.open({ folder, tokens: 40_000, kv: "f32" });
   try {
     const source = { name: "short", text: await record(script, workspace, 600) };
-    const react = await play(stand, source, { name: "react", harness: "react", reuse: "suffix" });
-    const pca = await play(stand, source, { name: "pca", harness: "pca", reuse: "suffix" });
+    const react = await play(server, source, { name: "react", harness: "react", reuse: "suffix" });
+    const pca = await play(server, source, { name: "pca", harness: "pca", reuse: "suffix" });
     for (const { costs } of [react, pca])
       for (const { input, kept, relocated, computed } of costs)
         expect(kept + relocated + computed).toBe(input);
@@ -66,7 +66,7 @@ test("on an engine ReAct computes each token once, and the other agent its catal
     expect(pca["peak input"]).toBeLessThan(2 * react["peak input"]);
     expect(pca.turns).toBe(8 + pca.compactions);
   } finally {
-    await stand.close();
+    await server.close();
   }
 }, 60_000);
 

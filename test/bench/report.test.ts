@@ -68,7 +68,7 @@ const turns = ["react", "pca"].flatMap((harness) =>
 
 test("a report has its figures and tables, and says what it was measured on", async () => {
   const files = await filesOf({ cells, replays, turns });
-  const readme = files.get("README.md")!;
+  const readme = files.get("compaction.md")!;
   const figures = [...files.keys()].filter((name) => name.endsWith(".svg"));
   expect(figures).toHaveLength(7);
   for (const name of figures) {
@@ -92,7 +92,7 @@ test("sections without rows are left out", async () => {
     "replay-input.svg",
     "replay-computed.svg",
     "replay-time.svg",
-    "README.md",
+    "compaction.md",
   ]);
 });
 

@@ -6,7 +6,7 @@ import {
   expectAlike,
   expectExact,
   peerRecipe,
-  thereAndBack,
+  shiftAndShiftBack,
 } from "../../bench/fidelity/compare-transformers.ts";
 import type { Measured } from "../../bench/fidelity/measure.ts";
 import { correlation, oracles, sameTokens, sameTokensRows } from "../../bench/fidelity/same-tokens.ts";
@@ -116,7 +116,7 @@ test("every arm's edits lead from the resident cells to the tokens that its sess
 test("what is pushed back and pulled again holds the same tokens, and a peer that diverges is refused", () => {
   const edit = anEdit(3);
   const tokens = Array.from(tokensOf(edit.wanted));
-  const { from, keep, edits } = thereAndBack(edit);
+  const { from, keep, edits } = shiftAndShiftBack(edit);
   expect([from, keep]).toEqual(["oracle", tokens.length]);
   expect(edits.reduce(applied, tokens)).toEqual(tokens);
   const seen = (...divergences: number[]) => ({ likeliest: [], logprobs: [], divergences });

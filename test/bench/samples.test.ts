@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { takeTurns } from "../../bench/engine/peer-engine.ts";
+import { alternate } from "../../bench/engine/peer-engine.ts";
 import { engineRows, isChosen, text } from "../../bench/engine/rows.ts";
 import { median, quantile } from "../../bench/support/samples.ts";
 
@@ -42,7 +42,7 @@ describe("turns", () => {
   test("go forth and back, after one each that is not counted", async () => {
     const order: string[] = [];
     const run = (name: string) => async () => order.push(name);
-    const results = await takeTurns([run("a"), run("b")], 3);
+    const results = await alternate([run("a"), run("b")], 3);
     expect(order.join("")).toBe("ab" + "ab" + "ba" + "ab");
     expect(results).toEqual([
       [3, 6, 7],
@@ -52,15 +52,15 @@ describe("turns", () => {
 
   test("without a warm-up every turn counts", async () => {
     let calls = 0;
-    expect(await takeTurns([async () => ++calls], 2, { warm: false })).toEqual([[1, 2]]);
+    expect(await alternate([async () => ++calls], 2, { warm: false })).toEqual([[1, 2]]);
   });
 
   test("that take too long are had once and count, also beside short ones", async () => {
     const calls = [0, 0];
     const long = () => new Promise<number>((done) => setTimeout(() => done(++calls[0]!), 250));
     const short = async () => ++calls[1]!;
-    expect(await takeTurns([long, short], 3, { longest: 200 })).toEqual([[1], [2, 3, 4]]);
-    expect(await takeTurns([long], 3, { warm: false, longest: 200 })).toEqual([[2]]);
+    expect(await alternate([long, short], 3, { longest: 200 })).toEqual([[1], [2, 3, 4]]);
+    expect(await alternate([long], 3, { warm: false, longest: 200 })).toEqual([[2]]);
   });
 });
 

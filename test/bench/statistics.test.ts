@@ -99,10 +99,10 @@ describe("the first divergence", () => {
           while (said.length < 12) said.push(next(machine, said));
           return said;
         };
-        const [spoken, apart] = [run(one), run(other)];
-        const naive = spoken.findIndex((token, place) => token !== apart[place]);
-        const along = spoken.map((_, place) => next(other, spoken.slice(0, place)));
-        expect(firstDivergence(spoken, saying(along))).toBe(naive < 0 ? spoken.length : naive);
+        const [answers, apart] = [run(one), run(other)];
+        const naive = answers.findIndex((token, place) => token !== apart[place]);
+        const along = answers.map((_, place) => next(other, answers.slice(0, place)));
+        expect(firstDivergence(answers, saying(along))).toBe(naive < 0 ? answers.length : naive);
       }),
     );
   });

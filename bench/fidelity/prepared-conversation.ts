@@ -4,7 +4,7 @@ import type { Message } from "../../src/chat/chat.ts";
 import type { Runner, SequenceId } from "../../src/engine/addon.ts";
 import { commonLength, tokensOf } from "../../src/text/span.ts";
 import type { Edit } from "./arms.ts";
-import { lookAside, type Question } from "./cells.ts";
+import { type Question, readDistributionsOnFork } from "./cells.ts";
 import {
   type Conversation,
   converse,
@@ -16,7 +16,7 @@ import {
   noteOf,
   type Shape,
 } from "./conversation.ts";
-import { type Bases, digestOf } from "./prefill-cache.ts";
+import { digestOf, type PrefillCache } from "./prefill-cache.ts";
 import { type NeedleScore, needleScore } from "./statistics.ts";
 import type { ModelText } from "./text.ts";
 
@@ -24,7 +24,7 @@ export interface Turn extends Question {
   readonly name: string;
 }
 
-export interface Scene {
+export interface PreparedConversation {
   readonly seed: number;
   /** Names the compacted conversation and what is asked: lines of one seed with another name are not comparable. */
   readonly name: string;
@@ -43,21 +43,25 @@ interface Asked {
   readonly texts: readonly Int32Array[];
 }
 
-export async function setScene(bases: Bases, text: ModelText, shape: Shape): Promise<Scene> {
-  const { runner } = bases;
+export async function prepareConversation(
+  prefills: PrefillCache,
+  text: ModelText,
+  shape: Shape,
+): Promise<PreparedConversation> {
+  const { runner } = prefills;
   const conversation = converse(shape);
   const { head, exchanges } = conversation;
   const { start, end } = shape.removed;
   const whole = [...head, ...messagesOf(exchanges.slice(0, shape.exchanges))];
   const spans = text.spans(whole);
-  const id = await bases.prefill(tokensOf(spans));
+  const id = await prefills.prefill(tokensOf(spans));
   const kept = [...head, ...messagesOf(exchanges.slice(0, start))];
   const removed = exchanges.slice(start, end);
   const notes = removed.flatMap(({ needles }) => needles.filter(({ kind }) => kind === "summary"));
   // As in the measurement this is compared with: by the model in every other conversation.
   const memory = shape.seed % 2 === 0 ? "model" : "list";
   const gone = [...kept, ...messagesOf(removed)];
-  const written = memory === "model" ? await summarise(bases, text, id, gone) : mechanicalMemory(removed);
+  const written = memory === "model" ? await summarise(prefills, text, id, gone) : mechanicalMemory(removed);
   const memories = [memoryMessage("ctx-0001", written, notes)];
   const after = [...kept, ...memories, ...messagesOf(exchanges.slice(end, shape.exchanges))];
   const turns = turnsOf(conversation, shape).map(({ name, messages, most }) => ({
@@ -116,18 +120,18 @@ function beginningIn({ lines }: Exchange): string {
 
 /** Asked on a fork that ends where the removed text ends, as the compressor does. */
 async function summarise(
-  bases: Bases,
+  prefills: PrefillCache,
   text: ModelText,
   id: SequenceId,
   before: readonly Message[],
 ): Promise<string> {
   const content =
     "Summarise what you have read since the first file: the files, the functions and types that matter, and what is still open. Write only the summary.";
-  const fork = bases.runner.fork(id, tokensOf(text.spans(before)).length);
+  const fork = prefills.runner.fork(id, tokensOf(text.spans(before)).length);
   const prompt = tokensOf(text.turn(before, [{ role: "user", content }]));
-  const [spoken] = await bases.speak(fork, [{ prompt, most: 180 }], text.stopTokens);
-  bases.runner.release(fork);
-  return text.tokenizer.decode(spoken!.filter((token) => !text.stopTokens.has(token))).trim();
+  const [answers] = await prefills.speak(fork, [{ prompt, most: 180 }], text.stopTokens);
+  prefills.runner.release(fork);
+  return text.tokenizer.decode(answers!.filter((token) => !text.stopTokens.has(token))).trim();
 }
 
 /** The answer's beginning is given; what is scored is the number. */
@@ -150,7 +154,7 @@ function askedOf(needle: Needle, before: readonly Message[], text: ModelText): A
 
 /** In the order of the scene's needles. */
 export async function ask(runner: Runner, id: SequenceId, needles: readonly Asked[]): Promise<NeedleScore[]> {
-  const seen = await lookAside(runner, id, needles);
+  const seen = await readDistributionsOnFork(runner, id, needles);
   return needles.map(({ texts }, place) => {
     const [right, ...wrong] = seen[place]!;
     return needleScore({ right: right!, rightIds: texts[0]!, wrong });
