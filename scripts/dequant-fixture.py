@@ -1,10 +1,10 @@
-"""Writes test/models/fixtures/dequant.json: random blocks of every GGUF type that models/ reads, with the f32
-values that the `gguf` package of PyPI gives for them. The test compares bit for bit.
+"""Writes test/models/fixtures/dequant.json: random blocks of every GGUF type that models/ reads, with their f32 values by
+the `gguf` package of PyPI. The test compares bit for bit.
 
     python3 -m venv venv && venv/bin/pip install gguf==0.19.0
     venv/bin/python scripts/dequant-fixture.py test/models/fixtures/dequant.json
 
-Scales are drawn as finite numbers of both signs, zeros and subnormals included; all other bits are noise.
+Scales are random finite numbers of both signs, with zeros and subnormals; all other bits are random.
 """
 
 import base64
@@ -15,7 +15,7 @@ import gguf
 import numpy as np
 from gguf.quants import dequantize
 
-# Where the f16 numbers of a block stand, as byte offsets.
+# Byte offsets of the f16 numbers of a block.
 SCALES = {
     "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0],
     "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208],
@@ -26,7 +26,7 @@ BLOCKS_OF_256 = 2
 
 
 def scales(random, count):
-    """Finite f16 numbers: mostly of the size that weights have, one zero, one subnormal."""
+    """Finite f16 numbers: most of the size of real scales, one zero, one subnormal."""
     values = (random.standard_normal(count) * 0.02).astype(np.float16)
     values[0] = 0
     if count > 1:

@@ -1,17 +1,17 @@
-"""Makes the golden numbers in test/golden: what a reference that is not ours computes from a GGUF file.
+"""Writes the golden numbers in test/golden: what an independent reference computes from a GGUF file.
 
-The reference is transformers on torch, CPU, float32, eager attention, one thread, on the weights that the file
-holds, dequantised. It writes token ids, the logits of the last 16 positions, a greedy continuation, and the
-perplexity of test/golden/corpus.txt. It is not used at run time, needs no network, and imports nothing of Pocket.
+The reference is transformers on torch: CPU, float32, eager attention, one thread, dequantised weights of the
+file. It writes token ids, the logits of the last 16 positions, a greedy continuation, and the perplexity of
+test/golden/corpus.txt. It needs no network and imports nothing of Pocket.
 
     python3 -m venv venv && venv/bin/pip install torch==2.13.0 transformers==5.24.0 accelerate gguf==0.19.0
     venv/bin/python scripts/golden.py qwen2.5-coder-0.5b-instruct-q4_k_m.gguf test/golden/qwen2.5-coder-0.5b.json
     npx biome check --write test/golden
 
-Reads prompts.json and corpus.txt beside the output, writes the output and its own entry of corpus.json there.
-Two things are built here instead of taken from transformers' GGUF loader. The tokenizer, because the loader
-(5.24) drops Qwen's NFC normaliser and SmolLM2's single digits; the comparison of every loaded tensor with the
-`gguf` package, because a loader that mangles a weight would make a reference that agrees with nobody.
+Reads prompts.json and corpus.txt in the folder of the output, writes the output and its entry of corpus.json there.
+Two things replace or check transformers' GGUF loader. The tokenizer is built here, because the loader (5.24) drops
+Qwen's NFC normaliser and SmolLM2's single digits. Every loaded tensor is compared with the `gguf` package, because a
+loader that changes a weight would make a wrong reference.
 """
 import hashlib
 import json
@@ -57,7 +57,7 @@ def main(gguf_path: Path, out_path: Path) -> None:
 
 
 def build_tokenizers(reader):
-    """The publisher's tokenizer with added tokens, and one without, which sees all text as plain text."""
+    """The publisher's tokenizer, and one without added tokens, which treats all text as plain text."""
     field = lambda name: reader.fields["tokenizer." + name].contents()
     tokens, types = field("ggml.tokens"), field("ggml.token_type")
     added = [AddedToken(text, normalized=False, special=kind == CONTROL)
@@ -70,7 +70,7 @@ def build_tokenizers(reader):
     encoder.chat_template = field("chat_template")
     names = [token.content for token in added]
     if encoder.convert_tokens_to_ids(names) != [vocab[name] for name in names]:
-        raise SystemExit("an added token got a new id instead of its own; the tokenizer is built wrongly")
+        raise SystemExit("an added token got a new id instead of its own; the tokenizer is wrong")
     pipeline = json.loads(encoder.backend_tokenizer.to_str())
     plain = Tokenizer.from_str(json.dumps({**pipeline, "added_tokens": [], "post_processor": None}))
     if {vocab[name] for name in names} & set(plain.encode("".join(names)).ids):
@@ -79,13 +79,13 @@ def build_tokenizers(reader):
 
 
 def qwen2_tokenizer(vocab, merges):
-    # transformers' class for these models holds the publisher's pipeline: NFC, split, byte level.
+    # transformers' class has the publisher's pipeline: NFC, split, byte level.
     return Qwen2Tokenizer(vocab=vocab, merges=merges)
 
 
 def smollm_tokenizer(vocab, merges):
-    # The publisher's tokenizer.json: no normaliser, digits one by one, then GPT-2's byte level. A byte that the
-    # vocabulary lacks (21 of them) has no unknown token to become, so the library drops it.
+    # The publisher's tokenizer.json: no normaliser, single digits, then GPT-2's byte level. The vocabulary lacks 21 bytes
+    # and has no unknown token, so the library drops them.
     backend = Tokenizer(models.BPE(vocab=vocab, merges=merges))
     backend.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)])
@@ -99,7 +99,7 @@ def encode(tokenizer, text: str) -> list[int]:
 
 
 def encode_string(encoder, plain, string):
-    """`plain` (added tokens off) stands only where it differs."""
+    """`plain` (without added tokens) is written only where it differs."""
     tokens, plain_tokens = encode(encoder, string["text"]), encode(plain, string["text"])
     return {**string, "tokens": tokens, **({} if plain_tokens == tokens else {"plain": plain_tokens})}
 
@@ -116,7 +116,7 @@ def load_model(path: Path, reader):
         if tensor is None and name == "lm_head.weight" and config.tie_word_embeddings:
             continue
         if tensor is None:
-            raise SystemExit(f"{name}: transformers expects it, the file does not hold it")
+            raise SystemExit(f"{name}: transformers expects it, the file does not have it")
         want = gguf.dequantize(tensor.data, tensor.tensor_type)
         if config.model_type == "llama" and name.endswith(("q_proj.weight", "k_proj.weight")):
             # Rows (2i, 2i+1) of a head in the file are rows (i, i + headDim/2) in transformers.
@@ -130,7 +130,7 @@ def load_model(path: Path, reader):
 
 
 def long_prompt():
-    """Over 2,000 tokens: a table from a linear congruential generator, then one of its rows begun again."""
+    """Over 2,000 tokens: a table from a linear congruential generator, then the beginning of one of its rows."""
     state, rows = 20240229, []
     colours = ["amber", "birch", "coral", "dusk", "ember", "fern", "grey", "hazel"]
     places = ["quay", "mill", "bridge", "ferry", "tower", "garden", "market", "school"]
@@ -168,7 +168,7 @@ def measure_prompt(model, tokenizer, prompt):
 
 
 def continue_greedily(model, output, end_id: int):
-    """Up to GREEDY ids, the last one may be the end of text; and how far each led the runner-up, in logits."""
+    """Up to GREEDY ids, the last of which may be the end of text; and the margin of each over the second best logit."""
     ids, margins = [], []
     while True:
         first, second = output.logits[0, -1].topk(2).values.tolist()
@@ -180,7 +180,7 @@ def continue_greedily(model, output, end_id: int):
 
 
 def measure_corpus(model, tokens: list[int]):
-    """Windows do not overlap and do not see one another; the first token of a window is not scored. Nats."""
+    """Windows are independent and do not overlap; the first token of a window is not scored. In nats."""
     windows = []
     for start in range(0, len(tokens), WINDOW):
         ids = torch.tensor(tokens[start:start + WINDOW])

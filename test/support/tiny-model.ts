@@ -3,6 +3,7 @@
 import { createHash } from "node:crypto";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import type { DecoderShapes } from "../../models/families/hyperparameters.ts";
 import { importGguf } from "../../models/import.ts";
 import { type LinearKind, modelFolderName, readManifest, type WeightFormat } from "../../models/manifest.ts";
 import { blockTypes } from "../../models/quantisation/block-types.ts";
@@ -12,18 +13,10 @@ import { encodeGguf, type WritableTensor, type WritableValue } from "./gguf-writ
 import { type Random, seeded } from "./random.ts";
 import { tinyTokenizer } from "./tiny-tokenizer.ts";
 
-export interface TinyOptions {
+export interface TinyOptions extends Omit<DecoderShapes, "vocab" | "normEpsilon"> {
   readonly id: string;
   readonly seed: number;
   readonly family: "qwen2" | "llama";
-  readonly layers: number;
-  readonly hidden: number;
-  readonly ffn: number;
-  readonly heads: number;
-  readonly kvHeads: number;
-  readonly headDim: number;
-  readonly context: number;
-  readonly ropeBase: number;
   /** LM head and embedding are one tensor. */
   readonly tied: boolean;
   /** "f32": all tensors are F32. "mixed": matrices of several block types, as in real files. */
