@@ -14,14 +14,14 @@ import {
 } from "../support/fake-engine-chat.ts";
 
 describe("an answer", () => {
-  it("comes as planned, deltas, finished, and stops at a stop string without a character of it", async () => {
+  it("emits prompt-planned, deltas and answer-finished, and ends before a stop string", async () => {
     const { chat } = localChat(says("well, the end is here"));
     const { answer, reason } = await ask(chat, { messages: [user("x")], stop: ["end", "zzz"] });
     expect(answer).toBe("well, the ");
     expect(reason).toBe("stop");
   });
 
-  it("that a stop string cut is remembered as spoken up to the cut, and its session stays in step", async () => {
+  it("caches the ids of an answer up to its stop string, and the session stays consistent", async () => {
     const { chat, engine } = localChat(says("well, the end is here", "fine"));
     const first = await ask(chat, { messages: [user("x")], stop: ["end"] });
     const second = await ask(chat, { messages: [user("x"), assistant("well, the "), user("y")] });
@@ -30,7 +30,7 @@ describe("an answer", () => {
     expect([...engine.sequences][0]!.length).toBe(info.tokens);
   });
 
-  it("that reaches its limit ends with length, and a limit beyond the window is clamped", async () => {
+  it("ends with length at its limit, and a limit beyond the window is clamped", async () => {
     const { chat } = localChat(hashing(256), { context: 60 });
     const short = await ask(chat, { messages: [user("x")], maxTokens: 5 });
     expect(short).toMatchObject({ reason: "length", completionTokens: 5 });
@@ -38,7 +38,7 @@ describe("an answer", () => {
     expect(full.promptTokens + full.completionTokens).toBe(60);
   });
 
-  it("carries logprobs with exact bytes, each with the text it belongs to", async () => {
+  it("carries logprobs with exact bytes, each with its own text", async () => {
     const { chat } = localChat(says("a🫠, the end"));
     const { deltas, answer } = await ask(chat, { messages: [user("x")], topLogprobs: 1, stop: ["end"] });
     expect(answer).toBe("a🫠, the ");
@@ -52,7 +52,7 @@ describe("an answer", () => {
     });
   });
 
-  it("that is no longer read gives its session back with all that became cells", async () => {
+  it("checks its session in with all computed cells when the reader stops", async () => {
     const { chat, engine } = localChat(hashing(256));
     const messages = [system, user(long("a"))];
     for await (const event of chat.chat({ messages, session: "s" })) {
@@ -64,7 +64,7 @@ describe("an answer", () => {
     expect(next.cacheUsage.kept).toBeGreaterThan(100);
   });
 
-  it("that the client aborts in the middle of the prompt keeps what was computed", async () => {
+  it("keeps the computed cells when the client aborts during the prompt", async () => {
     const { chat, engine } = localChat(hashing(256));
     engine.stepTokens = 16;
     const abort = new AbortController();
@@ -81,7 +81,7 @@ describe("an answer", () => {
     expect(again.cacheUsage.kept).toBe(filled);
   });
 
-  it("that is aborted before its edit was applied leaves the old cells, and the next turn is right", async () => {
+  it("leaves the old cells when aborted before its edit is applied, and the next turn is right", async () => {
     const { chat, engine } = localChat(hashing(256));
     const old = [system, user(long("a")), assistant(long("b"))];
     await ask(chat, { messages: old, session: "s", maxTokens: 1 });
@@ -98,7 +98,7 @@ describe("an answer", () => {
     expectCells(chat, engine, changed, []);
   });
 
-  it("whose edit has not been applied yet shares only what the edit leaves alone", async () => {
+  it("shares only cells that its edit does not touch until the edit is applied", async () => {
     const { chat, engine } = localChat(hashing(256));
     await ask(chat, { messages: [system, user(long("a")), user(long("b"))], session: "s", maxTokens: 1 });
     const gate = closedGate(engine);
@@ -115,7 +115,7 @@ describe("an answer", () => {
     expectCells(chat, engine, others, []);
   });
 
-  it("read slowly may be ahead of its reader, and the session still knows every cell", async () => {
+  it("may run ahead of a slow reader, and the session still knows every cell", async () => {
     const { chat, engine } = localChat(hashing(256));
     const messages = [system, user("a")];
     for await (const event of chat.chat({ messages, session: "s", maxTokens: 40 })) {
@@ -128,7 +128,7 @@ describe("an answer", () => {
     expect(chat.list()).toMatchObject([{ id: "s", busy: false, tokens: sequence!.length }]);
   });
 
-  it("refuses what cannot be served before any event and leaves no session behind", async () => {
+  it("refuses a request that cannot be served before any event and leaves no session behind", async () => {
     const { chat, engine } = localChat(says("x"), { context: 100, capacity: 80 });
     await expect(ask(chat, { messages: [user("y".repeat(200))], maxTokens: 7 })).rejects.toMatchObject({
       code: "CONTEXT_LENGTH_EXCEEDED",
@@ -147,7 +147,7 @@ describe("an answer", () => {
     expect(chat.list()).toEqual([]);
   });
 
-  it("that the engine fails is an error, and the conversation goes on afterwards", async () => {
+  it("rejects when the engine fails, and the conversation continues afterwards", async () => {
     const { chat, engine } = localChat(hashing(256));
     const messages = [system, user(long("a"))];
     await ask(chat, { messages, session: "s", maxTokens: 3 });

@@ -16,7 +16,7 @@ import {
 } from "../support/fake-engine-chat.ts";
 
 describe("a conversation", () => {
-  it("appends: the second turn computes the new message and the end of the turn before it", async () => {
+  it("appends: the second turn computes the new message and the end of the previous turn", async () => {
     const { chat, engine } = localChat(says("the and you 🫠", "ok"));
     const first = await ask(chat, { messages: [system, user("hello")] });
     expect(first).toMatchObject({ answer: "the and you 🫠", reason: "stop", completionTokens: 17 });
@@ -36,7 +36,7 @@ describe("a conversation", () => {
     expectCells(chat, engine, messages, spell("ok"));
   });
 
-  it("is found by what survives when its middle is edited, without a name", async () => {
+  it("is found without a name by its surviving spans when its middle is edited", async () => {
     const { chat } = localChat(says("one", "two", "three", "four"));
     const old = [
       system,
@@ -68,7 +68,7 @@ describe("a conversation", () => {
     expect(third.cacheUsage.relocated).toBeGreaterThan(250);
   });
 
-  it("computes everything behind the edit under prefix reuse, and leaves nothing stale", async () => {
+  it("computes everything behind the edit with prefix reuse, and leaves no stale cells", async () => {
     const { chat } = localChat(says("one", "two"));
     const old = [system, user(long("a")), assistant(long("b")), user(long("c"))];
     await ask(chat, { messages: old });
@@ -81,7 +81,7 @@ describe("a conversation", () => {
     expect(cacheUsage.computed).toBeGreaterThan(200);
   });
 
-  it("repairs surviving assistant messages when asked to", async () => {
+  it("repairs surviving assistant messages on request", async () => {
     const { chat } = localChat(says("one", "two"));
     const old = [system, user(long("a")), assistant(long("b")), user(long("c"))];
     await ask(chat, { messages: old, session: "s" });
@@ -97,7 +97,7 @@ describe("a conversation", () => {
 });
 
 describe("a completion", () => {
-  it("takes text or ids, and finds its cells again when the prompt has grown", async () => {
+  it("accepts text or ids, and reuses its cells when the prompt has grown", async () => {
     const { chat } = localChat(hashing(256));
     const first = summary(await collect(chat.complete({ prompt: long("a"), maxTokens: 5 })));
     const ids = chat.tokenize(long("a"));
@@ -106,7 +106,7 @@ describe("a completion", () => {
     expect(again.cacheUsage).toMatchObject({ kept: ids.length - 1, computed: 1 });
   });
 
-  it("refuses an empty prompt and ids that do not exist, naming the field", async () => {
+  it("refuses an empty prompt and unknown ids, naming the field", async () => {
     const { chat } = localChat(hashing(256));
     await expect(collect(chat.complete({ prompt: "" }))).rejects.toMatchObject({ param: "prompt" });
     await expect(collect(chat.complete({ prompt: [1, 99_999] }))).rejects.toMatchObject({

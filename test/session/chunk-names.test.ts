@@ -38,20 +38,17 @@ const span = (seed: number, count: number) =>
 const conversation = Array.from({ length: 10 }, (_, at) => span(at, 64));
 
 describe("the chunks of a prompt", () => {
-  it.each([undefined, "s"])(
-    "are named once, however often a request looks for them (session %s)",
-    async (name) => {
-      const { serve } = rig();
-      expect(await serve(conversation, name)).toMatchObject({ toBegin: 40, inAll: 40 });
-      const longer = [...conversation, span(20, 30)];
-      const { toBegin, inAll, plan } = await serve(longer, name);
-      expect(plan.kept).toBe(640);
-      // 41 whole chunks; a session that is named is not looked for, and its own chunks have names.
-      expect([toBegin, inAll]).toEqual(name === undefined ? [41, 41] : [1, 1]);
-    },
-  );
+  it.each([undefined, "s"])("are hashed once per request (session %s)", async (name) => {
+    const { serve } = rig();
+    expect(await serve(conversation, name)).toMatchObject({ toBegin: 40, inAll: 40 });
+    const longer = [...conversation, span(20, 30)];
+    const { toBegin, inAll, plan } = await serve(longer, name);
+    expect(plan.kept).toBe(640);
+    // 41 whole chunks; a session that is named is not looked for, and its own chunks have names.
+    expect([toBegin, inAll]).toEqual(name === undefined ? [41, 41] : [1, 1]);
+  });
 
-  it("are not named again for the version that an edit leaves behind", async () => {
+  it("are not hashed again for the version before an edit", async () => {
     const { serve } = rig();
     await serve(conversation, "s");
     const edited = [conversation[0]!, span(30, 32), ...conversation.slice(5)];

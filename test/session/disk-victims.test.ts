@@ -38,8 +38,8 @@ const sidecars = () =>
     .filter((name) => name.endsWith(".json"))
     .map((name) => JSON.parse(readFileSync(join(folder, name), "utf8")) as { id: string; of?: string });
 
-describe("remains on disk", () => {
-  it("come back for an expand after the session had to go, and after a restart", async () => {
+describe("victims on disk", () => {
+  it("are restored for an expand after the session was evicted, and after a restart", async () => {
     const { chat, engine } = open({ sessionsMax: 1 });
     await ask(chat, { messages: history, ...settings });
     await ask(chat, { messages: [...compacted, turn], ...settings });
@@ -62,7 +62,7 @@ describe("remains on disk", () => {
     await last.chat.close();
   });
 
-  it("are written when the pool takes their pages, while the session stays", async () => {
+  it("are written when they are evicted, while the session stays", async () => {
     const { chat } = open({ capacity: 2500 });
     await ask(chat, { messages: history, ...settings });
     await ask(chat, { messages: [...compacted, turn], ...settings });
@@ -74,7 +74,7 @@ describe("remains on disk", () => {
     expect(cacheUsage.computed).toBeLessThan(90);
   });
 
-  it.each(["delete", "forget"])("go with the session on %s", async (end) => {
+  it.each(["delete", "forget"])("are deleted with the session on %s", async (end) => {
     const { chat } = open({ sessionsMax: 1 });
     await ask(chat, { messages: history, ...settings });
     await ask(chat, { messages: [...compacted, turn], ...settings });
@@ -87,7 +87,7 @@ describe("remains on disk", () => {
     expect(sidecars().filter(({ of }) => of !== undefined)).toEqual([]);
   });
 
-  it("are nobody else's: neither another session's nor another tenant's", async () => {
+  it("belong to their session and tenant only", async () => {
     const { chat } = open({ sessionsMax: 1 });
     await ask(chat, { messages: history, ...settings, tenant: "one" });
     await ask(chat, { messages: [...compacted, turn], ...settings, tenant: "one" });
@@ -101,7 +101,7 @@ describe("remains on disk", () => {
 });
 
 describe("an anonymous conversation on disk", () => {
-  it("is found by what survives a compaction from its first message on", async () => {
+  it("is found by the spans that survive a compaction from the first message on", async () => {
     const { chat } = open({ sessionsMax: 1 });
     const first = await ask(chat, { messages: history.slice(1), maxTokens: 2 });
     await ask(chat, other);
@@ -122,7 +122,7 @@ describe("an anonymous conversation on disk", () => {
 });
 
 describe("on the real engine", () => {
-  it("remains are written and read as they were, and idle repair then makes the copies exact", async () => {
+  it("writes and reads victims unchanged, and idle repair then makes the copies exact", async () => {
     const disk = { folder, bytes: 1 << 28 };
     const real = await openTinyChat("session-remains", {
       disk,

@@ -37,7 +37,7 @@ const files = () => readdirSync(folder).sort();
 const movedRanges = (chat: LocalChat) => chat.inspect("s").shifts.filter(({ shift }) => shift !== 0);
 
 describe("the disk tier", () => {
-  it("brings an evicted session back by its name, and only the new turn is computed", async () => {
+  it("restores an evicted session by its name, and only the new turn is computed", async () => {
     const { chat, engine } = open({ sessionsMax: 1 });
     const alone = await ask(localChat(hashing(256)).chat, { messages: history, maxTokens: 4 });
     const first = await ask(chat, { messages: history, session: "s", maxTokens: 4 });
@@ -57,7 +57,7 @@ describe("the disk tier", () => {
     expect(engine.sequences.size).toBe(0);
   });
 
-  it("keeps stale cells stale, and their messages in place", async () => {
+  it("keeps stale cells stale and messages at their index", async () => {
     const { chat } = open({ sessionsMax: 1 });
     await ask(chat, { messages: history, session: "s", maxTokens: 2 });
     const edited = [system, user("Told."), ...history.slice(2)];
@@ -80,7 +80,7 @@ describe("the disk tier", () => {
     expect(repaired.cacheUsage.computed).toBeGreaterThan(chat.tokenize(long("b")).length);
   });
 
-  it("outlives the process: what is closed is found by the next one, by name and by content", async () => {
+  it("lets the next process find closed sessions, by name and by content", async () => {
     const { chat } = open();
     await ask(chat, { messages: history, session: "s", maxTokens: 2 });
     await chat.close();
@@ -99,7 +99,7 @@ describe("the disk tier", () => {
     await next.chat.close();
   });
 
-  it("belongs to tenants: nobody else's request brings a session back, and files name no key", async () => {
+  it("restores a session for its own tenant only, and file names contain no API key", async () => {
     const { chat } = open();
     await ask(chat, { messages: history, session: "s", tenant: "sk-alice", maxTokens: 2 });
     await chat.close();
@@ -123,7 +123,7 @@ describe("the disk tier", () => {
     expect(cacheUsage.reason).toContain("came from disk");
   });
 
-  it("writes a session once: one that comes back and goes unchanged is not written again", async () => {
+  it("does not write a restored session again if it has not changed", async () => {
     const { chat } = open();
     await ask(chat, { messages: history, session: "s", maxTokens: 2 });
     await chat.close();
@@ -138,7 +138,7 @@ describe("the disk tier", () => {
     expect(next.chat.stats().diskWrites).toBe(1);
   });
 
-  it("reads a file once for requests that come together", async () => {
+  it("reads a file once for concurrent requests", async () => {
     const { chat } = open();
     await ask(chat, { messages: history, session: "s", maxTokens: 2 });
     await chat.close();
@@ -153,7 +153,7 @@ describe("the disk tier", () => {
     for (const { cacheUsage } of answers) expect(cacheUsage.kept).toBeGreaterThan(300);
   });
 
-  it("deletes the files of a deleted session, resident or not, also while they are written", async () => {
+  it("deletes the files of a deleted session, resident or not, also while they are being written", async () => {
     const { chat } = open({ sessionsMax: 1 });
     await ask(chat, { messages: history, session: "s", maxTokens: 2 });
     const other = ask(chat, { messages: [user(long("z"))], session: "t", maxTokens: 2 });
@@ -167,7 +167,7 @@ describe("the disk tier", () => {
     expect(chat.stats().diskBytes).toBe(0);
   });
 
-  it("forgets: the copy of a session is gone before the answer starts", async () => {
+  it("deletes the file of a session before the answer to a forget request starts", async () => {
     const { chat } = open();
     await ask(chat, { messages: history, session: "s", maxTokens: 2 });
     await chat.close();
@@ -179,7 +179,7 @@ describe("the disk tier", () => {
     await events.return();
   });
 
-  it("stays within its bytes, the session used longest ago first", async () => {
+  it("stays within its byte limit by deleting the least recently used session first", async () => {
     const { chat } = open();
     for (const session of ["a", "b", "c"]) {
       await ask(chat, { messages: [user(long(session))], session, maxTokens: 2 });
@@ -199,8 +199,8 @@ describe("the disk tier", () => {
   });
 });
 
-describe("a disk that fails", () => {
-  it("costs a line in the log when the folder cannot be used, and nothing else", async () => {
+describe("a failing disk", () => {
+  it("only logs a line when the folder cannot be used", async () => {
     const file = join(folder, "file");
     writeFileSync(file, "");
     const { chat } = open({ disk: { folder: join(file, "below"), bytes: 1 << 20 }, sessionsMax: 1 });
@@ -212,7 +212,7 @@ describe("a disk that fails", () => {
     await chat.close();
   });
 
-  it("leaves nothing behind when it is full, and the session is computed again", async () => {
+  it("leaves no file behind when the disk is full, and the session is computed again", async () => {
     const { chat, engine } = open({ sessionsMax: 1 });
     engine.saveFailure = pocketError("DISK_FULL", "the file", "no space left");
     await ask(chat, { messages: history, session: "s", maxTokens: 2 });
@@ -244,7 +244,7 @@ describe("a disk that fails", () => {
     expect(next.engine.sequences.size).toBe(1);
   });
 
-  it("is tidied at the start: what has no partner, is half written or unreadable goes; strangers stay", async () => {
+  it("deletes incomplete and unreadable files at the start, and keeps files that are not its own", async () => {
     const { chat } = open();
     await ask(chat, { messages: history, session: "s", maxTokens: 2 });
     await chat.close();
@@ -263,7 +263,7 @@ describe("a disk that fails", () => {
     expect(lines).toEqual([]);
   });
 
-  it("keeps a file that only the pool had no room for", async () => {
+  it("keeps a file that could not be loaded because the pool was full", async () => {
     const { chat } = open();
     const first = await ask(chat, { messages: history, session: "s", maxTokens: 2 });
     await chat.close();

@@ -64,7 +64,7 @@ const edited = fc
 const reuse = fc.constantFrom<Reuse>("suffix", "prefix", "none");
 const repair = fc.constantFrom<Repair>("none", "assistant", "assistant+256", "first-assistant", 5, 0.5);
 
-describe("the example of design §8", () => {
+describe("the example of a compaction", () => {
   const lengths = [500, 1000, 1004, 700];
   const [system, ...replaced] = lengths.map((length, index) => message(10 + index, length));
   const survivors = Array.from({ length: 7 }, (_, index) => message(20 + index, 800));
@@ -76,7 +76,7 @@ describe("the example of design §8", () => {
     exactLength: lengthOf(resident),
   });
 
-  it("gives one splice for the replaced exchanges and one for the new turn, in old coordinates", () => {
+  it("has one splice for the replaced messages and one for the new turn, in old coordinates", () => {
     const total = lengthOf(resident);
     // The summary begins like the first replaced message, with the three tokens of every opening.
     const shape = plan.splices.map(({ start, end, tokens }) => [start, end, tokens.length]);
@@ -86,7 +86,7 @@ describe("the example of design §8", () => {
     ]);
   });
 
-  it("bills kept, relocated and computed tokens, and calls the survivors stale", () => {
+  it("counts kept, relocated and computed tokens, and reports the survivors as stale", () => {
     expect(plan).toMatchObject({ kept: 503, relocated: 5600, computed: 257, stale: 5600, exactLength: 700 });
     expect(plan.reason).toBe(
       "Edited at token 503, in span 2 (system): 2701 resident tokens were cut and 5600 behind them stayed.",
@@ -95,7 +95,7 @@ describe("the example of design §8", () => {
 });
 
 describe("an edit", () => {
-  it("gives exactly the wanted tokens and a bill that adds up, with survivors in order (8)", () => {
+  it("results in exactly the wanted tokens, consistent counts and survivors in order (8)", () => {
     fc.assert(
       fc.property(edited, reuse, repair, fc.nat(300), ({ resident, wanted }, mode, mend, cells) => {
         // The last span may be cut short, as an answer's is.
@@ -122,7 +122,7 @@ describe("an edit", () => {
     );
   });
 
-  it("leaves no survivors that are shorter than they are worth, but for those at the very front", () => {
+  it("keeps no run that is too short, except at the very front", () => {
     fc.assert(
       fc.property(edited, repair, ({ resident, wanted }, mend) => {
         const plan = planEdit(resident, wanted, { reuse: "suffix", repair: mend, exactLength: 0 });
@@ -133,7 +133,7 @@ describe("an edit", () => {
     );
   });
 
-  it("tells the exact length and the stale tokens as an engine finds them cell by cell", async () => {
+  it("predicts the exact length and the stale tokens that an engine finds cell by cell", async () => {
     const edits = fc.array(fc.tuple(edited, reuse, repair), { minLength: 1, maxLength: 3 });
     await fc.assert(
       fc.asyncProperty(edits, async (rounds) => {
@@ -177,7 +177,7 @@ describe("an edit", () => {
     );
   });
 
-  it("keeps at least as much under suffix reuse as a common prefix would", () => {
+  it("keeps at least as much with suffix reuse as a common prefix would", () => {
     fc.assert(
       fc.property(edited, ({ resident, wanted }) => {
         const options = { exactLength: lengthOf(resident) };
@@ -190,7 +190,7 @@ describe("an edit", () => {
     );
   });
 
-  it("opens the last token again when everything is resident", () => {
+  it("recomputes the last token when everything is resident", () => {
     const spans = [message(1, 40), message(2, 40)];
     const same = planEdit(spans, spans, { reuse: "suffix", exactLength: 80 });
     expect(same.splices).toEqual([{ start: 79, end: 80, tokens: tokensOf(spans).slice(79) }]);
@@ -198,7 +198,7 @@ describe("an edit", () => {
     expect(shorter.splices).toEqual([{ start: 39, end: 80, tokens: tokensOf(spans).slice(39, 40) }]);
   });
 
-  it("finds an answer whose last token has no cell, also behind an edit", () => {
+  it("matches an answer whose last token has no cell, also behind an edit", () => {
     const answer = message(6, 50);
     const resident = [message(1, 40), message(3, 40), ...truncate([answer], 48)];
     const wanted = [message(1, 40), message(9, 30), answer, message(5, 20)];
@@ -206,13 +206,13 @@ describe("an edit", () => {
     expect(plan).toMatchObject({ kept: 43, relocated: 48 });
   });
 
-  it("recomputes what moved backward and keeps what stayed in order", () => {
+  it("recomputes spans that moved backward and keeps those that stayed in order", () => {
     const [a, b, c] = [message(1, 40), message(2, 60), message(3, 80)];
     const plan = planEdit([a!, b!, c!], [a!, c!, b!, message(4, 9)], { reuse: "suffix", exactLength: 180 });
     expect(plan).toMatchObject({ kept: 40, relocated: 80 });
   });
 
-  it("keeps the head and a long tail of a message edited inside, also when two are", () => {
+  it("keeps the head and a long tail of a message edited inside, also of two messages", () => {
     const change = (span: Span) => spanOf(span.role, span.tokens.with(100, -1));
     const spans = [message(1, 200), message(2, 200)];
     const plan = planEdit(spans, spans.map(change), { reuse: "suffix", exactLength: 400 });
@@ -261,7 +261,7 @@ describe("matching spans", () => {
     );
   });
 
-  it("matches two thousand messages with scattered edits in well under a second", () => {
+  it("matches two thousand messages with scattered edits in less than a second", () => {
     const spans = Array.from({ length: 2000 }, (_, index) => message(50 + index, 30));
     const wanted = spans.flatMap((span, index) => (index % 40 === 7 ? [message(5000 + index, 10)] : [span]));
     wanted.splice(3, 1);

@@ -14,7 +14,7 @@ import {
 const question = user("Summarize the above.");
 
 describe("a request with fork", () => {
-  it("computes its last message only, and leaves the named session as it was", async () => {
+  it("computes only its last message, and does not change the named session", async () => {
     const { chat, engine } = localChat(hashing(256));
     await ask(chat, { messages: history, session: "s", maxTokens: 4 });
     const before = { map: chat.inspect("s"), list: chat.list() };
@@ -36,7 +36,7 @@ describe("a request with fork", () => {
     expect(engine.sequences.size).toBe(1);
   });
 
-  it("shares approximate cells too: a side question of the conversation as it stands", async () => {
+  it("shares approximate cells of the session too", async () => {
     const { chat } = localChat(hashing(256));
     await ask(chat, { messages: history, session: "s", maxTokens: 4 });
     const edit = await ask(chat, { messages: compacted, session: "s", maxTokens: 4 });
@@ -57,7 +57,7 @@ describe("a request with fork", () => {
     expect(chat.list().map(({ id }) => id)).toEqual(["s"]);
   });
 
-  it("leaves an anonymous conversation and its number of sessions alone", async () => {
+  it("changes neither an anonymous conversation nor the number of sessions", async () => {
     const { chat } = localChat(hashing(256), { sessionsMax: 1 });
     const first = await ask(chat, { messages: history, maxTokens: 4 });
     const { cacheUsage } = await ask(chat, {
@@ -70,7 +70,7 @@ describe("a request with fork", () => {
     expect(chat.stats().evictions).toBe(0);
   });
 
-  it("is answered while the session is at work, with what is certain of it", async () => {
+  it("is answered while the session is busy, from its exact cells", async () => {
     const { chat, engine } = localChat(hashing(256));
     await ask(chat, { messages: history, session: "s", maxTokens: 4 });
     const gate = closedGate(engine);
@@ -85,7 +85,7 @@ describe("a request with fork", () => {
     expect(chat.list()).toHaveLength(1);
   });
 
-  it("makes no session of a name that is not resident, and takes nothing from another tenant", async () => {
+  it("creates no session for a name that is not resident, and shares no cells of another tenant", async () => {
     const { chat } = localChat(hashing(256));
     await ask(chat, { messages: history, session: "s", tenant: "one", maxTokens: 4 });
     const request = { messages: [...history, question], session: "s", fork: true, maxTokens: 4 };
@@ -95,7 +95,7 @@ describe("a request with fork", () => {
     expect(chat.list("one")).toHaveLength(1);
   });
 
-  it("is gone after an abort as well, and does not go with forget", async () => {
+  it("is released after an abort too, and cannot be combined with forget", async () => {
     const { chat, engine } = localChat(hashing(256));
     await ask(chat, { messages: history, session: "s", maxTokens: 4 });
     const events = chat.chat({ messages: [...history, question], session: "s", fork: true });

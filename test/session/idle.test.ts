@@ -10,11 +10,11 @@ async function settled(stale: () => number): Promise<void> {
   expect(stale()).toBe(0);
 }
 
-describe("what is repaired next", () => {
+describe("the next cells to repair", () => {
   const span = (role: Span["role"], length: number) => spanOf(role, new Int32Array(length).fill(length));
   const spans = [span("system", 10), span("user", 20), span("assistant", 30), span("user", 40)];
 
-  it("is what was relocated of assistant messages, then front to back, at most so many", () => {
+  it("are relocated cells of assistant messages, then front to back, up to a limit", () => {
     const relocated = [{ start: 15, end: 90 }];
     const repairable = { spans, relocated, exactLength: 15 };
     expect(nextRepair(repairable, 100, 20)).toEqual({ start: 30, end: 50 });
@@ -34,7 +34,7 @@ describe("what is repaired next", () => {
 });
 
 describe("idle repair", () => {
-  it("makes every session exact while nobody asks, assistant messages first, in small background jobs", async () => {
+  it("makes every session exact while the engine is idle, assistant messages first, in small background jobs", async () => {
     const { chat, engine } = localChat(hashing(256), { idleRepair: true, idleDelayMs: 0, undoMax: 0 });
     await ask(chat, { messages: history, session: "s", maxTokens: 2 });
     await ask(chat, { messages: compacted, session: "s", maxTokens: 2 });
@@ -61,7 +61,7 @@ describe("idle repair", () => {
     expect(engine.sequences.size).toBe(0);
   });
 
-  it("is off unless it is asked for", async () => {
+  it("is off by default", async () => {
     const { chat } = localChat(hashing(256));
     await ask(chat, { messages: history, session: "s", maxTokens: 2 });
     await ask(chat, { messages: compacted, session: "s", maxTokens: 2 });
@@ -70,7 +70,7 @@ describe("idle repair", () => {
     expect(chat.stats().staleTokens).toBeGreaterThan(300);
   });
 
-  it("stops within one step when a request comes, for the same session or another, and leaves no trace", async () => {
+  it("stops within one step when a request arrives, for the same session or another, and changes nothing", async () => {
     const { chat, engine } = localChat(hashing(256), { idleRepair: true, idleDelayMs: 0, undoMax: 0 });
     engine.stepTokens = 8;
     await ask(chat, { messages: history, session: "s", maxTokens: 2 });
@@ -89,7 +89,7 @@ describe("idle repair", () => {
     expect(engine.sequences.size).toBe(0);
   });
 
-  it("leaves a session alone that the pool has no room to repair", async () => {
+  it("does not change a session if the pool has no pages for its repair", async () => {
     const probe = localChat(hashing(256));
     const { promptTokens } = await ask(probe.chat, { messages: history, maxTokens: 2 });
     const lines: string[] = [];

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { hashing } from "../support/fake-engine.ts";
 import { ask, assistant, collect, localChat, long, system, user } from "../support/fake-engine-chat.ts";
 
-describe("a session's life", () => {
+describe("the lifetime of a session", () => {
   beforeEach(() => {
     vi.useFakeTimers({ toFake: ["Date", "setInterval", "clearInterval"] });
   });
@@ -10,7 +10,7 @@ describe("a session's life", () => {
     vi.useRealTimers();
   });
 
-  it("ends when nobody has used it for so long, without anybody asking, but not while it answers", async () => {
+  it("ends by a timer after the time to live, but not while it is busy", async () => {
     const { chat, engine } = localChat(hashing(256), { ttlSeconds: 10 });
     await ask(chat, { messages: [user("a")], session: "idle", maxTokens: 2 });
     const slow = chat.chat({ messages: [user(long("b"))], session: "busy", maxTokens: 2000 });
@@ -29,7 +29,7 @@ describe("a session's life", () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it("is swept when somebody looks, before the timer comes", async () => {
+  it("also ends when sessions are listed before the timer fires", async () => {
     const { chat } = localChat(hashing(256), { ttlSeconds: 3600 });
     await ask(chat, { messages: [user("a")], session: "s", maxTokens: 2 });
     vi.setSystemTime(Date.now() + 3_600_001);
@@ -37,7 +37,7 @@ describe("a session's life", () => {
     await chat.close();
   });
 
-  it("ends once: of two deletions at the same time the second finds nothing", async () => {
+  it("ends once: the second of two concurrent deletions finds no session", async () => {
     const { chat, engine } = localChat(hashing(256));
     const events = chat.chat({ messages: [user(long("a"))], session: "s", maxTokens: 2000 });
     await events.next();
@@ -51,7 +51,7 @@ describe("a session's life", () => {
     expect(cacheUsage.reason).toBe("Session s was deleted. Nothing was resident.");
   });
 
-  it("shows on the bill when it had to go to make room", async () => {
+  it("is reported as evicted in the reason of the next request", async () => {
     const { chat } = localChat(hashing(256), { capacity: 700 });
     const letters = (letter: string) => user(letter.repeat(300));
     for (const name of ["a", "b", "c"]) {
@@ -63,8 +63,8 @@ describe("a session's life", () => {
   });
 });
 
-describe("the numbers", () => {
-  it("add up over requests, and a map shows what moved", async () => {
+describe("session statistics", () => {
+  it("add up over requests, and a map shows which cells moved", async () => {
     const { chat } = localChat(hashing(256));
     const messages = [system, user(long("a")), assistant(long("b")), user(long("c"))];
     const first = await ask(chat, { messages, session: "s", maxTokens: 3 });

@@ -32,11 +32,11 @@ function longest(held: ReadonlyMap<number, Held>, owner: string | undefined, wan
   return Math.max(0, ...counts);
 }
 
-describe("the index over exact cells", () => {
+describe("the prefix index", () => {
   it.each([
     ["SHA-256", undefined],
     ["a hash of four values, so that almost everything collides", weak],
-  ])("finds what looking at every token finds, under %s", (_, hash) => {
+  ])("finds the same as a comparison of every token, with %s", (_, hash) => {
     fc.assert(
       fc.property(fc.array(act, { maxLength: 30 }), (acts) => {
         const index = new PrefixIndex<number>(chunk, hash);
@@ -61,7 +61,7 @@ describe("the index over exact cells", () => {
     );
   });
 
-  it("names the same tokens differently for every tenant, also for those with strange names", () => {
+  it("has different keys for every tenant, whatever its name", () => {
     const index = new PrefixIndex<string>(chunk);
     const ids = Int32Array.from({ length: 8 }, (_, place) => place);
     const owners = [undefined, "", "a", "nobody", "somebody 1 a", "1 a"];
@@ -71,7 +71,7 @@ describe("the index over exact cells", () => {
     expect(saltOf("sk-secret")).not.toContain("secret");
   });
 
-  it("hashes an appended conversation from where it grew", () => {
+  it("hashes only the appended part of a conversation", () => {
     const { hash, count } = counting();
     const index = new PrefixIndex<string>(chunk, hash);
     index.set("s", undefined, new Int32Array(4000));
@@ -80,7 +80,7 @@ describe("the index over exact cells", () => {
     expect(count()).toBe(1002);
   });
 
-  it("names no chunk twice for who asks again with the same tokens, and takes names over from tokens alike", () => {
+  it("hashes no chunk twice for the same token array, and reuses the keys of equal tokens", () => {
     const { hash, count } = counting();
     const index = new PrefixIndex<string>(chunk, hash);
     index.set("s", undefined, new Int32Array(4000));

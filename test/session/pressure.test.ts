@@ -31,7 +31,7 @@ async function finish(events: AsyncIterable<ChatEvent>) {
 }
 
 describe("a full pool", () => {
-  it("lets idle sessions go before it refuses anybody", async () => {
+  it("evicts idle sessions before it refuses a request", async () => {
     const { chat, engine } = set(900);
     for (const name of ["a", "b", "c", "d"]) {
       await finish(chat.chat({ messages: [user(filler(name, 300))], session: name, maxTokens: 4 }));
@@ -42,7 +42,7 @@ describe("a full pool", () => {
     expect(engine.tokensFree).toBeGreaterThanOrEqual(0);
   });
 
-  it("makes a request wait for one that is at work, and then serves it", async () => {
+  it("makes a request wait for a busy session, and then serves it", async () => {
     const { chat } = set(600);
     const first = chat.chat({ messages: [user(filler("a", 300))], session: "a", maxTokens: 30 });
     await first.next();
@@ -55,7 +55,7 @@ describe("a full pool", () => {
     expect(chat.list().map(({ id }) => id)).toEqual(["b"]);
   });
 
-  it("lets a waiting client leave", async () => {
+  it("lets a waiting client abort", async () => {
     const { chat } = set(600);
     const first = chat.chat({ messages: [user(filler("a", 300))], session: "a", maxTokens: 2000 });
     await first.next();
@@ -70,7 +70,7 @@ describe("a full pool", () => {
     expect(chat.list().every(({ busy }) => !busy)).toBe(true);
   });
 
-  it("gives up a session's own cells when an edit finds no room beside them", async () => {
+  it("restarts a session when an edit needs more pages than are free beside its own cells", async () => {
     const { chat } = set(400);
     await finish(chat.chat({ messages: [user(filler("a", 250))], session: "s", maxTokens: 4 }));
     const { cacheUsage } = await finish(
@@ -82,7 +82,7 @@ describe("a full pool", () => {
     );
   });
 
-  it("does not stop an answer in its middle while somebody idle can go", async () => {
+  it("does not stop a running answer while an idle session can be evicted", async () => {
     const { chat } = set(700);
     await finish(chat.chat({ messages: [user(filler("a", 200))], session: "idle", maxTokens: 4 }));
     const { completionTokens } = await finish(
@@ -92,7 +92,7 @@ describe("a full pool", () => {
     expect(chat.list().map(({ id }) => id)).toEqual(["s"]);
   });
 
-  it("ends two answers that starve each other with one error at most, and never hangs", async () => {
+  it("ends two answers that block each other with one error at most, and never hangs", async () => {
     const { chat } = set(500);
     const answers = await Promise.allSettled(
       ["a", "b"].map((name) =>
@@ -140,8 +140,8 @@ function edited(messages: Message[], { edit, place }: Visit): Message[] {
   return next.length > 0 ? next : [user("again")];
 }
 
-describe("clients that come, edit, leave and come back", () => {
-  it("always get the answer to what they sent, from cells that are exactly their prompt", async () => {
+describe("clients that append, edit, abort and return", () => {
+  it("always get the answer to their own prompt, from cells that are exactly their prompt", async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(visit, { minLength: 1, maxLength: 8 }),
@@ -219,7 +219,7 @@ describe("clients that come, edit, leave and come back", () => {
   });
 });
 
-describe("clients that ask all at once", () => {
+describe("concurrent clients", () => {
   const opening = user(filler("shared ", 80));
   const asked = fc.record({
     turns: fc.array(fc.nat(3), { minLength: 1, maxLength: 4 }),
@@ -228,7 +228,7 @@ describe("clients that ask all at once", () => {
     leaves: fc.boolean(),
   });
 
-  it("get what each would get alone, whoever leaves and however small the pool", async () => {
+  it("get the same answers as each would alone, with aborts and any pool size", async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(asked, { minLength: 2, maxLength: 6 }),

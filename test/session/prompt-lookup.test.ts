@@ -64,8 +64,8 @@ async function bothWays(request: ChatRequest, next: readonly Message[] = []) {
   return on;
 }
 
-describe("an answer with lookup is the one without", () => {
-  it("greedy and seeded, to its end", async () => {
+describe("an answer with prompt lookup equals the one without", () => {
+  it("for greedy and seeded sampling", async () => {
     let accepted = 0;
     for (const options of [fond, seeded, { ...seeded, seed: 5 }, { ...fond, repetitionPenalty: 0.9 }]) {
       const { first } = await bothWays({ messages, ...options });
@@ -81,7 +81,7 @@ describe("an answer with lookup is the one without", () => {
     expect(logprobs.every(({ logprob, top }) => Number.isFinite(logprob) && top.length === 3)).toBe(true);
   });
 
-  it("with stop strings that end it in the middle of what was proposed", async () => {
+  it("with stop strings that end it in the middle of draft tokens", async () => {
     const { answer } = await ask(real.chat, { messages, ...fond });
     real.chat.delete(real.chat.list()[0]!.id);
     for (const place of [12, 25, 40]) {
@@ -92,7 +92,7 @@ describe("an answer with lookup is the one without", () => {
     }
   });
 
-  it("constrained by a grammar or without calls, where nothing is proposed", async () => {
+  it("constrained by a grammar or without calls, where no draft tokens are used", async () => {
     const schema = {
       type: "object",
       properties: { a: { type: "array", items: { enum: [1, 2] } } },
@@ -106,7 +106,7 @@ describe("an answer with lookup is the one without", () => {
     expect(words.first.draftTokens).toEqual({ accepted: 0, rejected: 0 });
   });
 
-  it("and its session comes back from disk with the cells that were said", async () => {
+  it("and its session is restored from disk with the same cells", async () => {
     const request = { messages, ...fond, lookup: true };
     const first = await ask(real.chat, { ...request, session: "d" });
     for (const other of ["x", "y", "z", "w"]) {

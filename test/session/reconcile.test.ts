@@ -15,8 +15,8 @@ const wanted = [old[0]!, span("user", 4, 10), old[2]!, span("user", 5, 8)];
 const plan = planEdit(old, wanted, { reuse: "suffix", exactLength: 90 });
 const before = { spans: old, relocated: [] };
 
-describe("what is resident after a job", () => {
-  it("is the old version, the new one with its answer, or the new one as far as it was filled", () => {
+describe("the content of a session after a job", () => {
+  it("is the old version, the new one with its answer, or the filled part of the new one", () => {
     const ended = { before, wanted, plan, generated: [7, 8], refused: false };
     expect(contentAfter(ended, tokensOf(old))).toBe(before);
     const answered = Int32Array.of(...tokensOf(wanted), 7);
@@ -34,7 +34,7 @@ describe("what is resident after a job", () => {
     expect(contentAfter(ended, Int32Array.of(1, 2, 3))).toBeUndefined();
   });
 
-  it("is not guessed for a fork that was left before the engine made it", () => {
+  it("is unknown for a fork that was abandoned before the engine created it", () => {
     const sequence = new FakeEngine(() => 0).create();
     // As the engine's handle during a step: it has a length already, and nothing to read.
     const unmade = Object.create(sequence, { length: { value: 20 }, exactLength: { value: 20 } });

@@ -30,7 +30,7 @@ function shape(repair: Repair) {
 }
 
 describe("repair", () => {
-  it("none leaves every survivor alone", () => {
+  it("none recomputes no survivor", () => {
     expect(shape("none")).toEqual({
       splices: [
         [50, 150, 20],
@@ -41,7 +41,7 @@ describe("repair", () => {
     });
   });
 
-  it("assistant cuts every surviving assistant message and puts the same tokens there", () => {
+  it("assistant cuts every surviving assistant message and inserts the same tokens", () => {
     // The first one touches the edit, so both are one splice and the exact cells reach to its end.
     expect(shape("assistant")).toEqual({
       splices: [
@@ -69,7 +69,7 @@ describe("repair", () => {
     ]);
   });
 
-  it("a count takes so many survivors from the front, a fraction that part of them", () => {
+  it("a count takes that many survivors from the front, a fraction that part of them", () => {
     expect(shape(64).splices).toEqual([
       [50, 214, 84],
       [580, 580, 10],
@@ -81,7 +81,7 @@ describe("repair", () => {
     expect(shape(100_000)).toEqual({ splices: [[50, 580, 460]], cacheUsage: [50, 0, 460], exactLength: 510 });
   });
 
-  it("never touches what stands in front of the edit", () => {
+  it("never touches cells in front of the edit", () => {
     const plan = planEdit(resident, [...resident, message("user", 9, 9)], {
       reuse: "suffix",
       exactLength: 580,
@@ -90,7 +90,7 @@ describe("repair", () => {
     expect(plan).toMatchObject({ kept: 580, computed: 9 });
   });
 
-  it("in front of the edit is billed as computed there; what did not move is kept", () => {
+  it("in front of the edit counts as computed; cells that did not move count as kept", () => {
     const plan = planEdit(resident, [...resident, message("user", 9, 9)], {
       reuse: "suffix",
       exactLength: 100,

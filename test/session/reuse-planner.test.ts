@@ -20,7 +20,7 @@ const turn = user("And now?");
 const trailer = (text: string) => user(`catalog: ${long(text)}`);
 
 describe("an expand of a compacted range", () => {
-  it.each(["s", undefined])("computes nothing of the copies (session %s)", async (session) => {
+  it.each(["s", undefined])("computes none of the copies (session %s)", async (session) => {
     const { chat, engine } = localChat(hashing(256));
     const named = session === undefined ? {} : { session };
     const tokensOfAll = (messages: Message[]) =>
@@ -41,7 +41,7 @@ describe("an expand of a compacted range", () => {
     expect(next.cacheUsage.computed).toBeLessThan(80);
   });
 
-  it("leaves the copies to idle repair, also where a request asks for repair of survivors", async () => {
+  it("leaves the copies to idle repair, also when a request asks for repair", async () => {
     const { chat } = localChat(hashing(256));
     const settings = { session: "s", maxTokens: 4, repair: "assistant" } as const;
     await ask(chat, { messages: [...history, turn], ...settings });
@@ -54,7 +54,7 @@ describe("an expand of a compacted range", () => {
     expect(next.cacheUsage.reason).toContain("as repair");
   });
 
-  it("finds them after later compactions and turns, behind a catalog that changes every time", async () => {
+  it("finds the copies after later compactions and turns, behind a catalog that changes every time", async () => {
     const { chat } = localChat(hashing(256), { context: 8192 });
     const turns = (messages: Message[], at: number) => ({
       messages: [...messages, trailer(`${at}`)],
@@ -77,7 +77,7 @@ describe("an expand of a compacted range", () => {
     expect(second.cacheUsage.computed).toBeLessThan(chat.tokenize(long("6")).length + 80);
   });
 
-  it("gives the pages of what edits took out back before a session has to go", async () => {
+  it("evicts victims before it evicts a session", async () => {
     const { chat, engine } = localChat(hashing(256), { capacity: 3300 });
     await ask(chat, { messages: [...history, turn], session: "s", maxTokens: 4 });
     await ask(chat, { messages: [...compacted, turn], session: "s", maxTokens: 4 });
@@ -90,7 +90,7 @@ describe("an expand of a compacted range", () => {
     expect(engine.sequences.size).toBe(0);
   });
 
-  it("is not served from what was forgotten", async () => {
+  it("is not served from forgotten cells", async () => {
     const { chat, engine } = localChat(hashing(256));
     const session = "s";
     await ask(chat, { messages: [...history, turn], session, maxTokens: 4 });
@@ -105,7 +105,7 @@ describe("an expand of a compacted range", () => {
     expect(cacheUsage.computed).toBeGreaterThan(300);
   });
 
-  it("leaves a message that is said again while it still stands exact, in any version of it", async () => {
+  it("keeps a repeated message exact while the first one is resident", async () => {
     const { chat } = localChat(hashing(256));
     await ask(chat, { messages: [...history, turn], session: "s", maxTokens: 4 });
     const again = [...history, turn, ...one!, turn];
@@ -120,7 +120,7 @@ describe("an expand of a compacted range", () => {
     expect(third.cacheUsage.reason).not.toContain("adopted");
   });
 
-  it("takes nothing from another conversation that has the same messages", async () => {
+  it("adopts no cells of another conversation that has the same messages", async () => {
     const { chat } = localChat(hashing(256));
     await ask(chat, { messages: [...history, turn], session: "s", maxTokens: 4 });
     await ask(chat, { messages: [...history, turn], maxTokens: 4 });
@@ -130,7 +130,7 @@ describe("an expand of a compacted range", () => {
   });
 });
 
-describe("messages that come back in another order", () => {
+describe("reordered messages", () => {
   it("keep their cells", async () => {
     const { chat } = localChat(hashing(256));
     await ask(chat, { messages: [...history, turn], session: "s", maxTokens: 4 });
@@ -139,7 +139,7 @@ describe("messages that come back in another order", () => {
     expect(cacheUsage.computed).toBeLessThan(60);
   });
 
-  it("and a request that is refused or cut short leaves a session in step", async () => {
+  it("leave a consistent session when the request is refused or cut short", async () => {
     const { chat, engine } = localChat(hashing(256));
     await ask(chat, { messages: [...history, turn], session: "s", maxTokens: 4 });
     const messages = [system, ...three!, user(long("new")), ...one!, ...four!, ...two!, turn];
@@ -162,7 +162,7 @@ describe("messages that come back in another order", () => {
   });
 });
 
-describe("the plan of an adoption", () => {
+describe("a reuse plan", () => {
   const message = (name: number, length: number): Span =>
     spanOf(
       name % 2 ? "user" : "assistant",
@@ -184,7 +184,7 @@ describe("the plan of an adoption", () => {
     repair: fc.constantFrom<Repair>("none", "none", "assistant", 40, 0.5),
   });
 
-  it("with its splices gives the wanted tokens, never computes more than an edit, and adds up", async () => {
+  it("results in the wanted tokens, never computes more than an edit, and has consistent counts", async () => {
     let adoptions = 0;
     await fc.assert(
       fc.asyncProperty(scene, async ({ resident, next, tail, others, exact, repair }) => {
@@ -232,7 +232,7 @@ describe("the plan of an adoption", () => {
     expect(adoptions).toBeGreaterThan(5);
   });
 
-  it("wants runs of whole spans with 64 tokens", () => {
+  it("needs runs of whole spans with 64 tokens", () => {
     const resident = [message(1, 40)];
     const source = { spans: [message(2, 40), message(3, 24), message(4, 70)] };
     const island = [{ startOld: 0, startNew: 0, count: 40 }];

@@ -42,7 +42,7 @@ function tokensOf({ chat }: TinyChat, messages: readonly Message[]): number {
 }
 
 describe("on the real engine", () => {
-  it("a compaction computes its instruction, an expand what is new, and repair makes the copies exact", async () => {
+  it("computes only the instruction of a compaction and the new text of an expand, and repair makes the copies exact", async () => {
     const { chat, engine } = eager;
     const conversation = new Conversation({
       instructions: [system],
@@ -113,7 +113,7 @@ describe("on the real engine", () => {
       expect(Math.abs(value - logprobs(cold)[place]!)).toBeLessThan(1e-4);
   });
 
-  it("any order of turns, compactions, expands and reorderings leaves cells in step and pages accounted for", async () => {
+  it("keeps cells consistent and pages counted in any order of turns, compactions, expands and reorderings", async () => {
     const { chat, runner, engine } = real;
     let adoptions = 0;
     await fc.assert(
@@ -145,7 +145,7 @@ describe("on the real engine", () => {
     expect(adoptions).toBeGreaterThanOrEqual(2);
   });
 
-  it("two conversations in a pool for one and a half are served or refused, and nothing is lost or mixed up", async () => {
+  it("serves or refuses two conversations in a pool for one and a half, without losing or mixing cells", async () => {
     const small = await openTinyChat("session-adoption-small", {
       pages: 190,
       idleRepair: true,

@@ -13,7 +13,7 @@ import {
 } from "../support/fake-engine-chat.ts";
 
 describe("sessions", () => {
-  it("leave a long conversation alone when another one begins with the same system text", async () => {
+  it("do not change when another conversation begins with the same system prompt", async () => {
     const { chat } = localChat(hashing(256));
     const a = [...history, assistant(long("f")), user("a")];
     const first = await ask(chat, { messages: a, maxTokens: 4 });
@@ -25,7 +25,7 @@ describe("sessions", () => {
     expect(again.cacheUsage).toMatchObject({ session: first.cacheUsage.session, computed: 1 });
   });
 
-  it("with a name serve only who names them; others share their exact cells by a fork", async () => {
+  it("with a name serve only requests that name them; others share their exact cells by a fork", async () => {
     const { chat } = localChat(says("one", "two", "three"));
     const messages = [system, user(long("a"))];
     await ask(chat, { messages, session: "mine" });
@@ -37,7 +37,7 @@ describe("sessions", () => {
     expect(chat.list().map(({ id }) => id)).toContain("mine");
   });
 
-  it("never share cells beyond the exact length with somebody else", async () => {
+  it("never share cells beyond the exact length with another session", async () => {
     const { chat } = localChat(says("one", "two", "three"));
     const old = [system, user(long("a")), assistant(long("b")), user(long("c"))];
     await ask(chat, { messages: old, session: "mine" });
@@ -49,7 +49,7 @@ describe("sessions", () => {
     expect(chat.inspect(other.cacheUsage.session).stale).toEqual([]);
   });
 
-  it("that are busy are forked, and both answers are those of a lone run", async () => {
+  it("that are busy are forked, and both answers equal those of separate runs", async () => {
     const model = hashing(256);
     const { chat } = localChat(model);
     const messages = [system, user(long("a"))];
@@ -70,7 +70,7 @@ describe("sessions", () => {
     });
   });
 
-  it("go, least recently used first, when there are more than may be kept", async () => {
+  it("are evicted, least recently used first, when there are more than the limit", async () => {
     const { chat, engine } = localChat(says("x"), { sessionsMax: 2 });
     for (const session of ["a", "b"]) await ask(chat, { messages: [user(session)], session });
     await ask(chat, { messages: [user("a")], session: "a" });
@@ -79,7 +79,7 @@ describe("sessions", () => {
     expect(engine.sequences.size).toBe(2);
   });
 
-  it("can be deleted, also while they answer, and only if they exist", async () => {
+  it("can be deleted, also while busy, and only if they exist", async () => {
     const { chat, engine } = localChat(hashing(256));
     expect(() => chat.delete("s")).toThrow(expect.objectContaining({ code: "SESSION_NOT_FOUND" }));
     await ask(chat, { messages: [user("a")], session: "s", maxTokens: 2 });

@@ -18,7 +18,7 @@ const houseRules = {
 };
 
 describe("exact cells", () => {
-  it("of one long system prompt are held once by ten sessions, named or not", async () => {
+  it("of a long system prompt are held once by ten sessions, named or not", async () => {
     const { chat, engine } = localChat(hashing(256), { sessionsMax: 20, context: 32_768 });
     const { length } = chat.applyTemplate([houseRules], [], { addGenerationPrompt: false }).tokens;
     expect(length).toBeGreaterThan(3000);
@@ -34,7 +34,7 @@ describe("exact cells", () => {
     expect(engine.tokensComputed).toBeLessThan(length + 10 * 800);
   });
 
-  it("are waited for when ten ask at the same moment, and computed once", async () => {
+  it("are computed once for ten concurrent requests", async () => {
     const { chat, engine } = localChat(hashing(256), { sessionsMax: 20, context: 32_768 });
     engine.stepTokens = 2048;
     const { length } = chat.applyTemplate([houseRules], [], { addGenerationPrompt: false }).tokens;
@@ -47,7 +47,7 @@ describe("exact cells", () => {
     expect(engine.tokensComputed).toBeLessThan(length + 10 * 600);
   });
 
-  it("are not waited for any longer when the one who computes them leaves, or the one who waits", async () => {
+  it("are no longer awaited when the computing or the waiting client aborts", async () => {
     const { chat, engine } = localChat(hashing(256), { context: 32_768 });
     const gate = closedGate(engine);
     const first = new AbortController();
@@ -68,7 +68,7 @@ describe("exact cells", () => {
     expect(chat.list().every(({ busy }) => !busy)).toBe(true);
   });
 
-  it("are shared from a session at work as far as it has come", async () => {
+  it("are shared from a busy session as far as they are computed", async () => {
     const { chat } = localChat(hashing(256));
     const messages = [system, user(long("a")), user(long("b"))];
     const slow = chat.chat({ messages, maxTokens: 500, session: "s" });
@@ -93,7 +93,7 @@ describe("exact cells", () => {
     expect(alice.cacheUsage).toMatchObject({ relocated: 0, stale: 0 });
   });
 
-  it("at the beginning of a session stay when it goes, as long as there is room", async () => {
+  it("of a system prompt stay cached when their session is evicted", async () => {
     const { chat, engine } = localChat(hashing(256), { sessionsMax: 1, capacity: 3000 });
     const rules = { ...system, content: [0, 1, 2].map((at) => long(`rule ${at}`)).join("\n") };
     const { length } = chat.applyTemplate([rules], [], { addGenerationPrompt: false }).tokens;
@@ -115,7 +115,7 @@ describe("exact cells", () => {
 });
 
 describe("sessions of another tenant", () => {
-  it("do not exist: not listed, not found, not deleted, and a name is free", async () => {
+  it("are not listed, found or deleted, and do not occupy a name", async () => {
     const { chat } = localChat(hashing(256));
     const messages = [system, user(long("a"))];
     await ask(chat, { messages, session: "main", tenant: "alice", maxTokens: 2 });

@@ -63,7 +63,7 @@ async function expectCold(warm: Awaited<ReturnType<typeof ask>>, request: ChatRe
 }
 
 describe("on real cells", () => {
-  it("idle repair ends in an exact sequence, and the next request computes its new turn only", async () => {
+  it("idle repair results in an exact sequence, and the next request computes only its new turn", async () => {
     const { chat, engine } = real;
     await ask(chat, { messages: history, session: "s", ...scored });
     const edit = await ask(chat, { messages: compacted, session: "s", ...scored });
@@ -80,7 +80,7 @@ describe("on real cells", () => {
     await expectCold(warm, request);
   });
 
-  it("a session that went to disk comes back with its cells, and a damaged file costs a line", async () => {
+  it("a session is restored from disk with its cells, and a damaged file is only logged", async () => {
     const { chat, engine } = real;
     const evict = async () => {
       for (let other = 0; other < 16; other++)
@@ -112,7 +112,7 @@ describe("on real cells", () => {
     expect(lines[0]).toContain("could not be read from disk and is computed again");
   });
 
-  it("an undo takes the old cells back, and an edit cut short leaves a session that is in step", async () => {
+  it("an undo restores the old cells, and an edit cut short leaves a consistent session", async () => {
     const { chat } = real;
     await ask(chat, { messages: history, session: "u", ...scored });
     await ask(chat, { messages: compacted, session: "u", ...scored });
@@ -151,7 +151,7 @@ describe("on real cells", () => {
 });
 
 describe("a small pool under many clients", () => {
-  it("serves everybody or says CACHE_FULL, with the answers of an idle server, and gets every page back", async () => {
+  it("serves every client or returns CACHE_FULL, with the answers of an idle server, and frees every page", async () => {
     const disk = mkdtempSync(join(tmpdir(), "pocket-small-"));
     const small = await openTinyChat("session-small", {
       pages: 110,

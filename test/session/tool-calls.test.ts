@@ -36,7 +36,7 @@ async function ask(chat: ReturnType<typeof toolChat>["chat"], request: Partial<C
 }
 
 describe("an answer with tools", () => {
-  it("has its calls as start, deltas and whole, the same in all, with ids of their own", async () => {
+  it("emits each call as start, deltas and whole, with the same arguments and its own id", async () => {
     const { chat } = toolChat(`Wait.\n${tagged('{"path": "a"}')}\n${tagged("{}")}`);
     const { text, calls, streamed, reason } = await ask(chat, {});
     expect(text).toBe("Wait.");
@@ -50,13 +50,13 @@ describe("an answer with tools", () => {
     expect(reason).toBe("tool_calls");
   });
 
-  it("is text where no tools were offered", async () => {
+  it("is plain text when no tools were offered", async () => {
     const { chat } = toolChat(tagged("{}"));
     const { text, calls, reason } = await ask(chat, { tools: [] });
     expect([text, calls, reason]).toEqual([tagged("{}"), [], "stop"]);
   });
 
-  it("ends with length wherever the limit cuts a call, and never in a failure", async () => {
+  it("ends with length wherever the limit cuts a call, and never fails", async () => {
     const answer = tagged('{"path": "a"}');
     for (let maxTokens = 1; maxTokens < answer.length; maxTokens++) {
       const { chat } = toolChat(answer);
@@ -76,14 +76,14 @@ describe("an answer with tools", () => {
     expect(cut.streamed[0]!.arguments).toBe('{"path": "');
   });
 
-  it("ends after one call where no more are wanted, and the session stays in step", async () => {
+  it("ends after one call if only one is wanted, and the session stays consistent", async () => {
     const { chat, engine } = toolChat(`${tagged("{}")}\n${tagged("{}")} and more`);
     const { calls, reason } = await ask(chat, { parallelToolCalls: false });
     expect([calls.length, reason]).toEqual([1, "tool_calls"]);
     expect([...engine.sequences][0]!.length).toBe(chat.list()[0]!.tokens);
   });
 
-  it("has logprobs for its content only, each once", async () => {
+  it("has logprobs for its content only, each token once", async () => {
     const { chat } = toolChat(`Wait.${tagged("{}")}`);
     const events = await collect(chat.chat({ messages: [user("x")], tools, topLogprobs: 0 }));
     const said = events.flatMap((event) => (event.type === "text-delta" ? (event.logprobs ?? []) : []));
@@ -105,12 +105,12 @@ describe("the next turn", () => {
     return { kept: two.cacheUsage.kept, spoken: one.promptTokens + one.completionTokens };
   };
 
-  it("keeps the whole answer, ids and all, when the client sends the call back", async () => {
+  it("reuses the cells of the whole answer when the client sends the call back", async () => {
     const { kept, spoken } = await again((call) => call);
     expect(kept).toBeGreaterThanOrEqual(spoken - 1);
   });
 
-  it("keeps it too when the client wrote the arguments anew, gave the call another id or trimmed the content", async () => {
+  it("reuses them when the client reformatted the arguments, changed the call id or trimmed the content", async () => {
     const rewritten = (call: ToolCall) => ({
       ...call,
       id: "1",
@@ -125,7 +125,7 @@ describe("the next turn", () => {
     expect(kept).toBeLessThan(spoken - 10);
   });
 
-  it("is served with arguments that are no JSON", async () => {
+  it("is served with arguments that are not JSON", async () => {
     const { chat } = toolChat("done");
     const call = { id: "1", name: "ls", arguments: '{"a":' };
     const messages = [user("x"), { role: "assistant" as const, content: "", toolCalls: [call] }];
@@ -136,7 +136,7 @@ describe("the next turn", () => {
 describe("a constrained answer", () => {
   const object = { type: "object", properties: { n: { enum: [1, 2] } }, required: ["n"] };
 
-  it("of a schema fits it, whatever the model would have said", async () => {
+  it("matches its schema, whatever the model prefers", async () => {
     const { chat } = localChat((tokens) => (tokens.length * 37) % 250);
     const format = { type: "json_schema" as const, schema: object, strict: true };
     const { text, reason } = await ask(chat, { tools: [], format });
@@ -145,7 +145,7 @@ describe("a constrained answer", () => {
     await chat.close();
   });
 
-  it("of a forced call is one of the tools offered, or the one that is named", async () => {
+  it("is a call of one of the offered tools, or of the named one, if a call is forced", async () => {
     const offered = [
       { name: "a", parameters: object },
       { name: "b", parameters: object },
@@ -161,7 +161,7 @@ describe("a constrained answer", () => {
     }
   });
 
-  it("with a strict tool fits its schema once a call begins, and is free before", async () => {
+  it("with a strict tool matches its schema once a call begins, and is free before", async () => {
     const { chat } = toolChat('Well. <tool_call>\n{"name": "a", "arguments": {"n": 7}}\n</tool_call>');
     const { text, calls } = await ask(chat, { tools: [{ name: "a", parameters: object, strict: true }] });
     expect(text).toMatch(/^Well\./);
@@ -169,7 +169,7 @@ describe("a constrained answer", () => {
     await chat.close();
   });
 
-  it("is refused by path for a strict schema that cannot be had, and free of it for one that is not strict", async () => {
+  it("is refused by path for an unsupported strict schema, and unconstrained for one that is not strict", async () => {
     const schema = { type: "object", properties: { a: { type: "strange" } } };
     const { chat, engine } = toolChat('{"a": 1}', tagged("{}"));
     const asked = (strict: boolean) =>

@@ -7,7 +7,7 @@ const compacted = [system, user("Told: a, b and c."), ...history.slice(4)];
 
 describe("undo", () => {
   it.each(["s", undefined])(
-    "finds the cells from before a compaction, all exact (session %s)",
+    "restores the cells from before a compaction, all exact (session %s)",
     async (name) => {
       const { chat, engine } = localChat(hashing(256));
       const session = name === undefined ? {} : { session: name };
@@ -28,7 +28,7 @@ describe("undo", () => {
     },
   );
 
-  it("gives way first: no session has to go while there is a version to go back to", async () => {
+  it("keeps previous versions that are evicted before any session", async () => {
     const { chat } = localChat(hashing(256), { capacity: 1700 });
     await ask(chat, { messages: history, session: "s", maxTokens: 4 });
     await ask(chat, { messages: compacted, session: "s", maxTokens: 4 });
@@ -37,7 +37,7 @@ describe("undo", () => {
     expect(chat.stats()).toMatchObject({ sessions: 2, undoable: 0, evictions: 0 });
   });
 
-  it("is kept for so many sessions, the last ones edited", async () => {
+  it("is possible for a limited number of sessions, the last ones edited", async () => {
     const { chat } = localChat(hashing(256), { undoMax: 2 });
     for (const session of ["a", "b", "c"]) {
       await ask(chat, { messages: history, session, maxTokens: 2 });
@@ -48,7 +48,7 @@ describe("undo", () => {
     expect(undone.cacheUsage.reason).toContain("came back");
   });
 
-  it("is not lost to an answer that is asked for again", async () => {
+  it("stays possible after an answer is regenerated", async () => {
     const { chat } = localChat(hashing(256));
     await ask(chat, { messages: history, session: "s", maxTokens: 2 });
     await ask(chat, { messages: compacted, session: "s", maxTokens: 200 });
@@ -58,14 +58,14 @@ describe("undo", () => {
   });
 });
 
-describe("an agent's turns, each with another trailer", () => {
+describe("an agent's turns with changing trailers", () => {
   const start = [system, user("Find it.")];
   const turn = (name: string) => [assistant(`I read ${long(name)}`), user(long(`result ${name}`))];
   const trailer = (text: string) => user(`catalog ${text} `.repeat(8));
   const asked = (chat: ReturnType<typeof localChat>["chat"], ...messages: Message[]) =>
     ask(chat, { messages, session: "agent", maxTokens: 2, repair: "assistant" });
 
-  it("a compaction is an edit of what is resident, and its surviving answers are repaired", async () => {
+  it("a compaction edits the resident version, and its surviving answers are repaired", async () => {
     const { chat } = localChat(hashing(256));
     const [a, b, c] = ["a", "b", "c"].map(turn) as [Message[], Message[], Message[]];
     await asked(chat, ...start, trailer("one"));
@@ -78,7 +78,7 @@ describe("an agent's turns, each with another trailer", () => {
     expect(cacheUsage.relocated).toBeGreaterThan(40);
   });
 
-  it("what only the version put aside by an undo held is still there for an expand", async () => {
+  it("cells that only the version exchanged by an undo holds are still found by an expand", async () => {
     const { chat } = localChat(hashing(256));
     const [a, b, c] = ["a", "b", "c"].map(turn) as [Message[], Message[], Message[]];
     await asked(chat, ...start, ...a, ...b, user("go on"));
@@ -96,7 +96,7 @@ describe("an agent's turns, each with another trailer", () => {
 });
 
 describe("forget", () => {
-  it("computes everything behind the edit and keeps no cell of what went, nor any that saw it", async () => {
+  it("computes everything behind the edit and keeps neither removed cells nor cells that attended to them", async () => {
     const { chat, engine } = localChat(hashing(256));
     await ask(chat, { messages: history, session: "s", maxTokens: 2 });
     await ask(chat, { messages: compacted, session: "s", maxTokens: 2 });
@@ -121,7 +121,7 @@ describe("forget", () => {
     await events.return();
   });
 
-  it("finds an anonymous conversation where it is, and edits it there", async () => {
+  it("finds an anonymous conversation and edits it in place", async () => {
     const { chat, engine } = localChat(hashing(256));
     const first = await ask(chat, { messages: history, maxTokens: 2 });
     const { cacheUsage } = await ask(chat, { messages: compacted, maxTokens: 2, forget: true });
@@ -129,7 +129,7 @@ describe("forget", () => {
     expect(engine.sequences.size).toBe(1);
   });
 
-  it("says what other sessions still hold", async () => {
+  it("reports which tokens other sessions still hold", async () => {
     const { chat } = localChat(hashing(256));
     await ask(chat, { messages: history, session: "s", maxTokens: 2 });
     await ask(chat, { messages: history, session: "t", maxTokens: 2 });
@@ -139,7 +139,7 @@ describe("forget", () => {
 });
 
 describe("repair on a request", () => {
-  it("reaches survivors that an earlier edit left stale", async () => {
+  it("recomputes survivors that an earlier edit left stale", async () => {
     const { chat } = localChat(hashing(256));
     await ask(chat, { messages: history, session: "s", maxTokens: 2 });
     const edit = await ask(chat, { messages: compacted, session: "s", maxTokens: 2 });
@@ -166,7 +166,7 @@ describe("repair on a request", () => {
 });
 
 describe("an edit that is cut short", () => {
-  it("leaves the survivors it had not reached, and the next request reuses them", async () => {
+  it("leaves the survivors behind the cut, and the next request reuses them", async () => {
     const { chat, engine } = localChat(hashing(256));
     await ask(chat, { messages: history, session: "s", maxTokens: 2 });
     engine.stepTokens = 16;
