@@ -1,12 +1,12 @@
-// What compactions took out of the history, by tag: messages *owned* word for word, *refs* to the tags of
-// selected memories, and *reused* pointers where the selection held copies of what is archived already. So each
-// original is here once, however often it was expanded and compacted again. In memory; store.ts keeps it on
-// disk.
+// What compactions took out of the history, by tag. A record has one part per block of the selection: `owned`
+// messages, `ref` to the tag of a selected memory, or `reused`, which points to messages that another record
+// owns. So each original is stored once, however often it is expanded and compacted again. In memory;
+// store.ts keeps it on disk.
 import { PocketError } from "../errors.ts";
 import type { Block, BlockId, Exchange, Memory, Original, Request } from "./block.ts";
 import type { Tag } from "./tag.ts";
 
-/** One block of the selection, as it is kept. `block` is the id it had there. */
+/** One block of a selection. `block`: its id in the history. */
 export type Part =
   | {
       readonly kind: "owned";
@@ -15,7 +15,7 @@ export type Part =
       readonly originals: readonly Original[];
     }
   | { readonly kind: "ref"; readonly block: BlockId; readonly tag: Tag }
-  /** A copy: its messages are those of `source`, which the record of `tag` owns. */
+  /** A copy. Its messages are those of the block `source`, which the record of `tag` owns. */
   | { readonly kind: "reused"; readonly block: BlockId; readonly tag: Tag; readonly source: BlockId };
 
 /** One compaction. */
@@ -23,13 +23,13 @@ export interface ArchiveRecord {
   readonly tag: Tag;
   /** In the order of the selection. */
   readonly parts: readonly Part[];
-  /** Id of the memory that took the place of the parts. */
+  /** Id of the memory that replaced the parts. */
   readonly memory: BlockId;
   /** As the compressor wrote it. */
   readonly summary: string;
 }
 
-/** A block to be appended again, and where its originals are. */
+/** An archived block that can be appended again. `tag`: of the record that owns `source`. */
 export interface Recalled {
   readonly of: "request" | "exchange";
   readonly tag: Tag;
@@ -39,13 +39,14 @@ export interface Recalled {
 
 type Owned = Extract<Part, { kind: "owned" }>;
 
+/** The archived ranges of one conversation. Append only. */
 export class Archive {
   readonly #records = new Map<Tag, ArchiveRecord>();
   readonly #owned = new Map<BlockId, { readonly tag: Tag; readonly part: Owned }>();
-  /** Which tag a block that left the history lies under. */
-  readonly #places = new Map<BlockId, Tag>();
+  /** The tag of each block that left the history. */
+  readonly #tags = new Map<BlockId, Tag>();
 
-  /** In the order of filing. */
+  /** In the order in which they were added. */
   get records(): readonly ArchiveRecord[] {
     return [...this.#records.values()];
   }
@@ -58,25 +59,30 @@ export class Archive {
     return this.#records.get(tag);
   }
 
-  /** The tag under which a block lies that was in the history once. */
+  /** The tag under which a block was archived. */
   tagOfBlock(block: BlockId): Tag | undefined {
-    return this.#places.get(block);
+    return this.#tags.get(block);
   }
 
-  /** Keeps the record. Throws BAD_ARGUMENT, having changed nothing, where it contradicts what is kept. */
+  /** @deprecated Use tagOfBlock. */
+  placeOf(block: BlockId): Tag | undefined {
+    return this.tagOfBlock(block);
+  }
+
+  /** Adds the record. Throws BAD_ARGUMENT and changes nothing if it contradicts the other records. */
   file(record: ArchiveRecord): void {
-    const complaint = this.#complaint(record);
-    if (complaint) throw new PocketError("BAD_ARGUMENT", `${record.tag} cannot be archived: ${complaint}.`);
+    const conflict = this.#conflict(record);
+    if (conflict) throw new PocketError("BAD_ARGUMENT", `${record.tag} cannot be archived: ${conflict}.`);
     this.#records.set(record.tag, record);
     for (const part of record.parts) {
-      this.#places.set(part.block, record.tag);
+      this.#tags.set(part.block, record.tag);
       if (part.kind === "owned") this.#owned.set(part.block, { tag: record.tag, part });
     }
   }
 
   /**
-   * The blocks of the range in its order, reused ones from where they are owned and each once, and the tags it
-   * refers to, which are not followed. Undefined for a tag that does not exist.
+   * The blocks of the range in order, each once, reused ones from the record that owns them; and the tags
+   * that the range refers to, which are not followed. Undefined for an unknown tag.
    */
   recall(tag: Tag): { readonly blocks: readonly Recalled[]; readonly refs: readonly Tag[] } | undefined {
     const record = this.#records.get(tag);
@@ -91,12 +97,11 @@ export class Archive {
     return { blocks, refs: refsOf(record.parts) };
   }
 
-  #complaint({ tag, parts }: ArchiveRecord): string | undefined {
+  #conflict({ tag, parts }: ArchiveRecord): string | undefined {
     if (this.#records.has(tag)) return "the tag is taken";
     if (parts.length === 0) return "it has no parts";
     for (const part of parts) {
-      if (this.#places.has(part.block))
-        return `${part.block} is under ${this.#places.get(part.block)} already`;
+      if (this.#tags.has(part.block)) return `${part.block} is under ${this.#tags.get(part.block)} already`;
       if (part.kind === "ref" && !this.#records.has(part.tag))
         return `it refers to ${part.tag}, which is not there`;
       if (part.kind === "reused" && this.#owned.get(part.source)?.tag !== part.tag) {
@@ -107,12 +112,12 @@ export class Archive {
   }
 }
 
-/** How the blocks of a selection are kept. */
+/** The parts of a record for a selection. */
 export function partsOf(blocks: readonly Block[]): Part[] {
   return blocks.map(partOf);
 }
 
-/** Tags of the memories that were selected, in order, each once. */
+/** Tags of the selected memories, in order, each once. */
 export function refsOf(parts: readonly Part[]): Tag[] {
   return [...new Set(parts.flatMap((part) => (part.kind === "ref" ? [part.tag] : [])))];
 }

@@ -1,46 +1,47 @@
-// What a conversation is made of, as the agent is offered it: requests, exchanges and memories, each with an id
-// it can point at. Types and the few facts about them; who may be compacted is catalog.ts, where originals go
-// is archive.ts.
+// Blocks of a conversation: requests, exchanges and memories, each with an id that the agent can name. Types
+// and facts about single blocks only.
 
 import type { Message } from "../chat/chat.ts";
 import { PocketError } from "../errors.ts";
 import type { Tag } from "./tag.ts";
 
-/** `b001` for exchanges and memories, `r001` for requests; counted up by each conversation, never reused. */
+/**
+ * `b001` for exchanges and memories, `r001` for requests. Counted up in each conversation and never reused.
+ */
 export type BlockId = `b${string}` | `r${string}`;
 
-/** A message as it first came, word for word, with the number it has in its conversation, from 1. */
+/** A message word for word, with its number in the conversation, from 1. */
 export interface Original {
   readonly id: number;
   readonly message: Message;
 }
 
-/** Where the copy came from: a block that the archive holds under `tag`. */
+/** The source of a copy: a block that the archive owns under `tag`. */
 export interface Origin {
   readonly tag: Tag;
   readonly block: BlockId;
 }
 
-interface Kept {
+interface Originals {
   readonly id: BlockId;
   readonly originals: readonly Original[];
-  /** By the counter of the conversation. */
+  /** Counted by the conversation's CountTokens. */
   readonly tokens: number;
-  /** Set on the copies that an expand appends; their originals are those of the block they copy. */
+  /** Set on copies that an expand appends. `originals` are then those of the copied block. */
   readonly origin?: Origin;
 }
 
-/** What a user asked. */
-export interface Request extends Kept {
+/** A user message. */
+export interface Request extends Originals {
   readonly kind: "request";
 }
 
-/** One assistant message with all its tool calls and one result for each. */
-export interface Exchange extends Kept {
+/** An assistant message with its tool calls and one result for each call. */
+export interface Exchange extends Originals {
   readonly kind: "exchange";
 }
 
-/** A summary in the place of the blocks that are archived under its tag. */
+/** A summary that replaces the blocks archived under its tag. */
 export interface Memory {
   readonly kind: "memory";
   readonly id: BlockId;
@@ -50,8 +51,10 @@ export interface Memory {
   readonly tokens: number;
 }
 
+/** An element of the history: the unit that the agent selects. */
 export type Block = Request | Exchange | Memory;
 
+/** Tokens of one message. Must give the same count for the same message. */
 export type CountTokens = (message: Message) => number;
 
 export function messagesOf(block: Block): readonly Message[] {
@@ -71,27 +74,27 @@ export function isBlockId(text: unknown): text is BlockId {
   return typeof text === "string" && /^[br]\d{3,}$/.test(text);
 }
 
-/** Throws BAD_ARGUMENT unless the messages are one whole exchange: no call without its result, and in reverse. */
+/** Throws BAD_ARGUMENT unless the messages are one exchange in which calls and results correspond. */
 export function checkExchange(messages: readonly Message[]): void {
   const [first, ...results] = messages;
   if (first?.role !== "assistant") {
-    throw broken(
+    throw badExchange(
       `begins with ${first ? `a ${first.role}` : "no"} message; it must begin with an assistant one`,
     );
   }
   const open = (first.toolCalls ?? []).map(({ id }) => id);
   for (const { role, toolCallId } of results) {
-    const place = open.indexOf(toolCallId ?? "");
-    if (role !== "tool" || place < 0) {
-      throw broken(
+    const index = open.indexOf(toolCallId ?? "");
+    if (role !== "tool" || index < 0) {
+      throw badExchange(
         `has a ${role} message for call '${toolCallId}'; open calls: ${open.join(", ") || "none"}`,
       );
     }
-    open.splice(place, 1);
+    open.splice(index, 1);
   }
-  if (open.length > 0) throw broken(`lacks the results of ${open.join(", ")}`);
+  if (open.length > 0) throw badExchange(`lacks the results of ${open.join(", ")}`);
 }
 
-function broken(what: string): PocketError {
+function badExchange(what: string): PocketError {
   return new PocketError("BAD_ARGUMENT", `The exchange ${what}.`);
 }

@@ -1,18 +1,20 @@
-// One answer of a Chat gathered into a message, for callers that have no use for its pieces: the compressor and
-// the agent loop. What is done with a bad answer is theirs.
+// Collects the events of one answer into a message, for callers that do not stream: the compressor and the
+// agent loop.
 
 import type { ChatEvent, Message, ToolCall } from "../chat/chat.ts";
 import { pocketError } from "../errors.ts";
 
+/** The last event of an answer: its reason, tokens, cache usage and times. */
 export type AnswerFinished = Extract<ChatEvent, { type: "answer-finished" }>;
 
+/** One whole answer of a Chat. */
 export interface ChatAnswer {
-  /** Role assistant; toolCalls only where there are some. */
+  /** Role assistant. `toolCalls` is absent if there are none. */
   readonly message: Message;
   readonly finish: AnswerFinished;
 }
 
-/** Rejects as the events do, and with INTERNAL when they end without an answer-finished. */
+/** Rejects with the errors of `events`, and with INTERNAL if they end without answer-finished. */
 export async function collectAnswer(
   events: AsyncIterable<ChatEvent>,
   onEvent: (event: ChatEvent) => void = () => {},

@@ -1,6 +1,6 @@
-// compact_block: a range of blocks becomes one memory, its originals the archive's. Everything that can be
-// wrong with a selection is found before the compressor is called, everything that can be wrong with a summary
-// before anything is changed, and told to the model as text with the numbers.
+// compact_block: replaces a range of blocks by a memory and archives the originals. The selection is checked
+// before the compressor is called, and the summary before anything changes. Refusals are text for the model,
+// with the numbers.
 import { isErrorCode, PocketError } from "../errors.ts";
 import { type BlockId, isBlockId, messagesOf, tokensOf } from "./block.ts";
 import { blockLabel, catalogOf, formatTokens, protection } from "./catalog.ts";
@@ -10,35 +10,47 @@ import { fieldsOf } from "./summary-form.ts";
 import { labelOf } from "./tag.ts";
 import { type Refusal, readArguments, type ToolOutcome } from "./tools.ts";
 
+/** Options of compactBlock. */
 export interface CompactOptions {
   readonly conversation: Conversation;
   readonly compressor: Pick<Compressor, "compress">;
-  /** The window in tokens: the compressor's prompt and answer have to fit in it. */
+  /** The window in tokens. The prompt and the answer of the compressor must fit in it. */
   readonly limit: number;
-  /** Whether the summary is to be a form with a field per call; see summary-form.ts. Default: false. */
+  /** Constrain the summary to a form with a field per call; see summary-form.ts. Default: false. */
   readonly form?: boolean;
   readonly signal?: AbortSignal;
 }
 
-/** `finishes`: what the compressor's calls cost. */
+/** A compaction that was done. */
 export interface Compacted extends Compaction {
+  /** Indices in the history before the compaction. */
   readonly range: Range;
+  /** The calls of the compressor, with their costs. */
   readonly finishes: Compression["finishes"];
 }
 
+/** Result of compactBlock. `done` is absent if it refused. */
 export interface CompactOutcome extends ToolOutcome<Compacted> {
-  /** What the compressor's calls cost, also when nothing came of them. */
+  /** The calls of the compressor with their costs, also if nothing was compacted. */
   readonly finishes: Compression["finishes"];
 }
 
-/** A summary may have a quarter of what it replaces, between these; and no more than this part of the window. */
-const summaryTokens = { least: 64, most: 1024, windowPart: 1 / 16 };
-/** Characters of the request that a compressor is reminded of. */
+/** A summary may have a quarter of the tokens that it replaces, within these limits. */
+const summaryTokens = { min: 64, max: 1024, maxWindowFraction: 1 / 16 };
+/** Characters of the latest request in the instruction of the compressor. */
 const maxRequestLength = 300;
-/** Operating errors that say that this call was too much now; the conversation can go on without it. */
-const passing: readonly string[] = ["CONTEXT_LENGTH_EXCEEDED", "CACHE_FULL", "CACHE_TOO_SMALL", "QUEUE_FULL"];
+/** Operating errors after which the conversation can continue without this compaction. */
+const recoverableErrors: readonly string[] = [
+  "CONTEXT_LENGTH_EXCEEDED",
+  "CACHE_FULL",
+  "CACHE_TOO_SMALL",
+  "QUEUE_FULL",
+];
 
-/** `json`: the arguments as the model wrote them. Rejects with operating errors of the Chat and the journal. */
+/**
+ * Runs one call of compact_block. `json`: the arguments as the model wrote them. A refusal changes nothing.
+ * Rejects with operating errors of the Chat and the journal, and then has changed nothing either.
+ */
 export async function compactBlock(json: string, options: CompactOptions): Promise<CompactOutcome> {
   const call = readArguments(json, ["start", "end"], ["focus"]);
   if ("refusal" in call) return refused(call);
@@ -61,32 +73,32 @@ export async function compactBlock(json: string, options: CompactOptions): Promi
   return { text: report(done), done, finishes };
 }
 
-/** The places of the range, or what is wrong with it. Changes nothing. */
+/** The range between two block ids, or why it cannot be compacted. Changes nothing. */
 export function selectRange({ history, archive }: Conversation, start: string, end: string): Range | Refusal {
-  const places: number[] = [];
+  const indices: number[] = [];
   for (const id of [start, end]) {
-    const place = isBlockId(id) ? history.indexOf(id) : -1;
-    if (place < 0) {
+    const index = isBlockId(id) ? history.indexOf(id) : -1;
+    if (index < 0) {
       const tag = isBlockId(id) ? archive.tagOfBlock(id) : undefined;
       const why = tag
         ? `${id} was compacted into ${tag}; expand_block brings it back`
         : `there is no block '${id}'`;
-      return { refusal: `Nothing was compacted: ${why}. ${offer(history)}` };
+      return { refusal: `Nothing was compacted: ${why}. ${alternatives(history)}` };
     }
-    places.push(place);
+    indices.push(index);
   }
-  const [first, last] = places as [number, number];
+  const [first, last] = indices as [number, number];
   if (first > last) {
     return {
-      refusal: `Nothing was compacted: ${start} stands behind ${end} in the current order. ${offer(history)}`,
+      refusal: `Nothing was compacted: ${start} stands behind ${end} in the current order. ${alternatives(history)}`,
     };
   }
   const { blocks } = history;
-  for (let place = first; place <= last; place++) {
-    const why = protection(blocks, place);
+  for (let index = first; index <= last; index++) {
+    const why = protection(blocks, index);
     if (why)
       return {
-        refusal: `Nothing was compacted: ${blocks[place]!.id} ${why}, which is protected. ${offer(history)}`,
+        refusal: `Nothing was compacted: ${blocks[index]!.id} ${why}, which is protected. ${alternatives(history)}`,
       };
   }
   return { start: first, end: last + 1 };
@@ -104,8 +116,11 @@ function taskOf(
   const range = { start: first.id, end: last.id };
   const { tokens, memory } = conversation.plan({ start, end }, "");
   if (memory.tokens >= tokens) return noGain(range, tokens, memory.tokens);
-  const { least, most, windowPart } = summaryTokens;
-  const maxTokens = Math.max(least, Math.min(most, Math.floor(limit * windowPart), Math.floor(tokens / 4)));
+  const { min, max, maxWindowFraction } = summaryTokens;
+  const maxTokens = Math.max(
+    min,
+    Math.min(max, Math.floor(limit * maxWindowFraction), Math.floor(tokens / 4)),
+  );
   const fields = form ? fieldsOf(blocks) : [];
   const about = {
     opening: blockLabel(first),
@@ -124,7 +139,10 @@ function taskOf(
   return { messages, ...about, signal };
 }
 
-/** The beginning of the latest request: a small model looks no further back than its last message. */
+/**
+ * The beginning of the latest request. The instruction repeats it, because a small model attends to its last
+ * message.
+ */
 function requestOf({ blocks }: Conversation["history"]): string | undefined {
   const block = blocks.findLast((one) => one.kind === "request" && !one.origin);
   const text = block && messagesOf(block)[0]!.content.replace(/\s+/g, " ").trim();
@@ -136,7 +154,7 @@ async function compress(options: CompactOptions, task: CompressionTask): Promise
   try {
     return await options.compressor.compress(task);
   } catch (cause) {
-    if (!(cause instanceof PocketError && isErrorCode(cause.code) && passing.includes(cause.code)))
+    if (!(cause instanceof PocketError && isErrorCode(cause.code) && recoverableErrors.includes(cause.code)))
       throw cause;
     return { refusal: `Nothing was compacted: ${cause.detail} The history is unchanged.` };
   }
@@ -148,7 +166,8 @@ function noGain(range: { start: string; end: string }, tokens: number, memoryTok
   };
 }
 
-function offer(history: Conversation["history"]): string {
+/** Which blocks can be compacted instead. */
+function alternatives(history: Conversation["history"]): string {
   const ids: BlockId[] = catalogOf(history).map(({ id }) => id);
   if (ids.length === 0) return "No block can be compacted now.";
   return `Blocks that can be compacted, in order: ${ids.join(", ")}.`;

@@ -1,59 +1,67 @@
-// Writes the summary that takes the place of a range: one call of the same model, without tools, that sees the
-// history through the last selected block and one instruction, and returns only text. An empty, endless or
-// tool-calling answer is asked for once more and then given up. It changes no history.
+// Writes the summary of a range: one call of the agent's model, whose prompt is the history through the last
+// selected block and one instruction. An answer that is empty, cut off or a tool call is asked for once more.
+// Changes no history.
 
 import type { AnswerOptions, Chat, Message, Tool } from "../chat/chat.ts";
 import { type AnswerFinished, type ChatAnswer, collectAnswer } from "./collect-answer.ts";
 import { formatOf, textOf } from "./summary-form.ts";
 
+/** Options of a Compressor. */
 export interface CompressorOptions {
   readonly chat: Chat;
   /**
-   * The agent's. They are not for use: a prompt that begins like the agent's finds its cache, and templates
-   * write tools at the beginning. Absent: none are sent.
+   * The agent's tools. The compressor must not call them; they are sent because templates write tools at the
+   * beginning of the prompt, and only a prompt that begins like the agent's is found in the cache. Absent:
+   * none are sent.
    */
   readonly tools?: readonly Tool[];
   /**
-   * Sampling and the like of every call. With the agent's session in it a call shares all cells of the agent's
-   * prompt, and computes its instruction only; that session stays as it is.
+   * Sampling, session and reuse of every call. With the agent's session a call is a fork of it: it shares all
+   * cells of the agent's prompt, computes only its instruction, and leaves the session unchanged.
    */
   readonly answer?: Omit<AnswerOptions, "maxTokens" | "signal" | "forget" | "fork">;
 }
 
+/** One range to summarize. */
 export interface CompressionTask {
   /** The conversation through the last selected block. */
   readonly messages: readonly Message[];
-  /** How the catalog labels the first selected block. Ids would be no help: the messages carry none. */
+  /**
+   * Label of the first selected block in the catalog. Messages carry no ids, so an id would not identify it.
+   */
   readonly opening: string;
-  /** What the user asked for last, or the beginning of it: what a summary is for. */
+  /** The beginning of the latest user request, so that the summary keeps what it asks for. */
   readonly request?: string | undefined;
-  /** What the agent wants the summary to dwell on. */
+  /** What the agent wants the summary to keep. */
   readonly focus?: string | undefined;
-  /** Of a form, where the summary is to be one; see summary-form.ts. */
+  /** Fields of a form; see summary-form.ts. Absent: free text. */
   readonly fields?: readonly string[] | undefined;
+  /** Maximum tokens of the answer. */
   readonly maxTokens: number;
   readonly signal?: AbortSignal | undefined;
 }
 
+/** Result of one task. */
 export interface Compression {
-  /** Undefined when both answers were unusable. */
+  /** Absent if no answer was usable. */
   readonly summary?: string;
-  /** What was wrong with the answers that were not used, in order. */
+  /** What was wrong with the unusable answers, in order. */
   readonly faults: readonly string[];
-  /** One per call: what they cost. */
+  /** One per call, with its costs. */
   readonly finishes: readonly AnswerFinished[];
 }
 
-const attempts = 2;
+const maxAttempts = 2;
 
+/** Asks a Chat for summaries. Keeps no state between tasks. */
 export class Compressor {
   constructor(private readonly options: CompressorOptions) {}
 
-  /** Rejects as the Chat does. */
+  /** Rejects with errors of the Chat. */
   async compress(task: CompressionTask): Promise<Compression> {
     const faults: string[] = [];
     const finishes: AnswerFinished[] = [];
-    while (finishes.length < attempts) {
+    while (finishes.length < maxAttempts) {
       const { message, finish } = await this.#ask(task, faults.at(-1));
       finishes.push(finish);
       const text = summaryOf(message.content);
@@ -71,7 +79,7 @@ export class Compressor {
     const request = {
       ...answer,
       ...(tools ? { tools, toolChoice: "none" as const } : {}),
-      // Values are copied: no chance may have a part in it.
+      // The values are copied from results, so sampling must not vary them.
       ...(fields ? { format: formatOf(fields), temperature: 0 } : {}),
       messages: [...messages, instruction(task, fault)],
       maxTokens,
@@ -82,7 +90,7 @@ export class Compressor {
   }
 }
 
-/** The last message of a call; `fault` says what was wrong with the answer before. */
+/** The last message of a call. `fault`: what was wrong with the previous answer. */
 export function instruction(
   { opening, request, focus, fields, maxTokens }: Omit<CompressionTask, "messages" | "signal">,
   fault?: string,
@@ -103,16 +111,20 @@ export function instruction(
   return { role: "user", content: lines.join("\n") };
 }
 
-/** For a form. A small model answers a short question behind the request; told what a summary is, it repeats the request. */
+/**
+ * For a form. Small models answer a short question after the request; given a definition of a summary, they
+ * repeat it.
+ */
 const question =
   "Which value that is asked for here does each result above give? Copy it from the result's text.";
 
-/** Reasoning in front is no part of the summary; reasoning that never ends leaves none. */
+/** The content without leading reasoning; empty if the reasoning does not end. */
 function summaryOf(content: string): string {
-  const behind = content.split("</think>").at(-1)!;
-  return behind.trimStart().startsWith("<think>") ? "" : behind.trim();
+  const afterReasoning = content.split("</think>").at(-1)!;
+  return afterReasoning.trimStart().startsWith("<think>") ? "" : afterReasoning.trim();
 }
 
+/** Why the answer is unusable; undefined if it is usable. */
 function faultOf({ message, finish }: ChatAnswer, summary: string, maxTokens: number): string | undefined {
   if (message.toolCalls || finish.reason === "tool_calls" || /^(<tool_call>|<\|tool_call)/.test(summary)) {
     return "called a tool";

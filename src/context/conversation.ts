@@ -1,6 +1,6 @@
-// A history, its archive and the journal that makes both durable, changed together: planned first, then written
-// to the journal, which may fail, then done in memory, which cannot. So nothing leaves the history before it is
-// archived. No model is called here and nothing is refused; the tools in compact.ts and expand.ts do that.
+// A history and its archive, changed together and written to a journal first. Each change is planned, written
+// to the journal (which may fail), then done in memory (which cannot fail), so no original leaves the history
+// before it is archived. Calls no model and refuses nothing; the tools in compact.ts and expand.ts do.
 
 import type { Message } from "../chat/chat.ts";
 import { PocketError } from "../errors.ts";
@@ -18,41 +18,47 @@ import {
 import { History, type HistoryOptions } from "./history.ts";
 import { memoryHead, tagOf } from "./tag.ts";
 
-/** Where changes are kept. A call that returns has made its change durable; one that throws has changed nothing. */
+/**
+ * Where changes are kept. A call that returns has made its change durable; one that throws has changed
+ * nothing.
+ */
 export interface Journal {
   appended(blocks: readonly Block[]): void;
   compacted(compaction: Compaction): void;
 }
 
-/** Places in the history, [start, end). */
+/** Indices in the history, [start, end). */
 export interface Range {
   readonly start: number;
   readonly end: number;
 }
 
-/** A compaction as it will be, or was, done. */
+/** A compaction, planned or done. `replaced`: ids of the blocks. */
 export interface Compaction {
   readonly replaced: readonly BlockId[];
   readonly record: ArchiveRecord;
   readonly memory: Memory;
-  /** Of the replaced blocks. */
+  /** Tokens of the replaced blocks. */
   readonly tokens: number;
 }
 
+/** Options of a Conversation. */
 export interface ConversationOptions extends HistoryOptions {
+  /** Default: an empty one. */
   readonly archive?: Archive;
-  /** Absent: the conversation lives in memory only. */
+  /** Absent: the conversation is in memory only. */
   readonly journal?: Journal;
-  /** How many originals the conversation has had. */
+  /** Number of original messages so far, archived ones included. Default: 0. */
   readonly originals?: number;
 }
 
-/** What stands in the history for a record: a head for the agent's eyes, then the summary. */
+/** The message of a memory: a head line with tag and range, then the summary. */
 export function memoryMessage({ tag, parts, summary }: ArchiveRecord): Message {
   const covers = parts.map(({ block }) => block);
   return { role: "user", content: `${memoryHead(tag, refsOf(parts), covers)}\n${summary}` };
 }
 
+/** The state of one agent. Use one instance per run at a time. */
 export class Conversation {
   readonly history: History;
   readonly archive: Archive;
@@ -66,7 +72,7 @@ export class Conversation {
     this.#originals = originals;
   }
 
-  /** Appends what a user asked. Throws BAD_ARGUMENT for another role. */
+  /** Appends a user message. Throws BAD_ARGUMENT for another role, and errors of the journal. */
   request(message: Message): Request {
     if (message.role !== "user") {
       throw new PocketError("BAD_ARGUMENT", `A request is a user message, not a ${message.role} one.`);
@@ -74,25 +80,27 @@ export class Conversation {
     const block: Request = {
       kind: "request",
       id: this.history.nextIds("r", 1)[0]!,
-      ...this.#kept([message]),
+      ...this.#withIds([message]),
     };
     this.#append([block]);
     return block;
   }
 
-  /** Appends one assistant message with the results of its calls. Throws BAD_ARGUMENT unless it is whole. */
+  /**
+   * Appends an assistant message and the results of its calls. Throws BAD_ARGUMENT if a result is missing.
+   */
   exchange(messages: readonly Message[]): Exchange {
     checkExchange(messages);
     const block: Exchange = {
       kind: "exchange",
       id: this.history.nextIds("b", 1)[0]!,
-      ...this.#kept(messages),
+      ...this.#withIds(messages),
     };
     this.#append([block]);
     return block;
   }
 
-  /** What compacting the range with this summary comes to. Changes nothing; valid until the next change. */
+  /** The compaction of the range with this summary. Changes nothing; valid until the next change. */
   plan({ start, end }: Range, summary: string): Compaction {
     const blocks = this.history.blocks.slice(start, end);
     const parts = partsOf(blocks);
@@ -107,7 +115,10 @@ export class Conversation {
     return { replaced, record, memory, tokens };
   }
 
-  /** Archives the originals, then puts the memory in their place. */
+  /**
+   * Archives the originals and replaces them by the memory. Throws errors of the journal, having changed
+   * nothing.
+   */
   compact(range: Range, summary: string): Compaction {
     const compaction = this.plan(range, summary);
     this.#journal?.compacted(compaction);
@@ -116,14 +127,14 @@ export class Conversation {
     return compaction;
   }
 
-  /** Appends copies of archived blocks at the end, under fresh ids, with their origin. */
+  /** Appends copies of archived blocks under new ids. */
   expand(recalled: readonly Recalled[]): Block[] {
     const copies = this.copies(recalled);
     if (copies.length > 0) this.#append(copies);
     return copies;
   }
 
-  /** What `expand` would append. Changes nothing. */
+  /** The blocks that `expand` would append. Changes nothing. */
   copies(recalled: readonly Recalled[]): Block[] {
     const ids = {
       request: this.history.nextIds("r", recalled.length),
@@ -138,8 +149,8 @@ export class Conversation {
     }));
   }
 
-  #kept(messages: readonly Message[]): { originals: readonly Original[]; tokens: number } {
-    const originals = messages.map((message, place) => ({ id: this.#originals + 1 + place, message }));
+  #withIds(messages: readonly Message[]): { originals: readonly Original[]; tokens: number } {
+    const originals = messages.map((message, index) => ({ id: this.#originals + 1 + index, message }));
     return { originals, tokens: this.#tokens(originals) };
   }
 

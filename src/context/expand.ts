@@ -1,31 +1,36 @@
-// expand_block: the archived messages of a tag come back at the end of the history, word for word, as copies
-// under fresh ids. The tool says what will come; the copies are appended by `apply` once the exchange that
-// called it is whole, because an exchange is never split.
+// expand_block: appends copies of the archived messages of a tag to the history, under new ids. The tool only
+// reports what will be appended. `apply` appends it after the exchange that called the tool, because an
+// exchange is never split.
 import type { Block } from "./block.ts";
 import { formatTokens } from "./catalog.ts";
 import type { Conversation } from "./conversation.ts";
 import { isTag, labelOf, type Tag } from "./tag.ts";
 import { type Refusal, readArguments, type ToolOutcome } from "./tools.ts";
 
+/** Options of expandBlock. */
 export interface ExpandOptions {
   readonly conversation: Conversation;
   /** The window in tokens. */
   readonly limit: number;
-  /** Tokens that will be in use beside the history when the copies come: the open exchange, the next answer. */
+  /** Tokens needed in addition to the history and the copies: the open exchange and the next answer. */
   readonly pending: number;
 }
 
+/** An expansion that is allowed and not yet applied. */
 export interface Expansion {
   readonly tag: Tag;
-  /** What the range referred to; it is not expanded. */
+  /** Tags that the range refers to. They are not expanded. */
   readonly refs: readonly Tag[];
   /** Tokens of the copies. */
   readonly tokens: number;
-  /** Appends the copies; to be called once, behind the exchange. Throws what the journal throws. */
+  /** Appends the copies. Call once, after the exchange is appended. Throws errors of the journal. */
   apply(): Block[];
 }
 
-/** Changes nothing: `done.apply()` does. */
+/**
+ * Checks one call of expand_block; `done.apply()` carries it out. `json`: the arguments as the model wrote
+ * them.
+ */
 export function expandBlock(json: string, options: ExpandOptions): ToolOutcome<Expansion> {
   const call = readArguments(json, ["tag"]);
   if ("refusal" in call) return { text: call.refusal };

@@ -1,9 +1,9 @@
-// A run as JSON lines, for people and other programs: one object per line with its `type`, every original once
-// and word for word. Written from the rows as they are, so that a damaged run can be taken out too.
+// Exports a run as JSON lines: one object per line with its `type`, every original once and word for word.
+// Rows are exported as they are, so that a damaged run can be exported too.
 import type Database from "better-sqlite3";
 import { pocketError } from "../errors.ts";
 
-/** Type of the line, its fields as named columns, and which of them are JSON. */
+/** Per type of line: the query, whose columns are the fields, and the names of the JSON columns. */
 const queries: readonly (readonly [type: string, sql: string, json: readonly string[]])[] = [
   [
     "run",
@@ -30,8 +30,8 @@ const queries: readonly (readonly [type: string, sql: string, json: readonly str
 ];
 
 /**
- * Lines without their newlines; fields that are null are left out. A JSON field that is damaged stays text.
- * Throws RUN_NOT_FOUND before the first line.
+ * The lines, without newlines. Fields that are null are left out; a JSON column that cannot be parsed is
+ * exported as text. Throws RUN_NOT_FOUND before the first line.
  */
 export function* exportRun(database: Database.Database, run: string): Generator<string, void, undefined> {
   const known = database.prepare("SELECT 1 FROM runs WHERE id = ?").get(run);
@@ -49,6 +49,7 @@ export function* exportRun(database: Database.Database, run: string): Generator<
   }
 }
 
+/** The value itself if it is not JSON. */
 function parsed(value: unknown): unknown {
   try {
     return JSON.parse(String(value));

@@ -1,21 +1,22 @@
-// The ordered blocks of a conversation behind its instructions: append at the end, replace a range by a memory.
-// It gives out ids and adds up tokens. It neither archives nor stores, so whoever changes it has done that
-// before; and it does not know which blocks are protected.
+// The ordered blocks of a conversation after its instructions. Assigns ids and sums tokens. It neither
+// archives nor stores: Conversation does both before it changes the history. It does not know which blocks
+// are protected.
 
 import type { Message } from "../chat/chat.ts";
 import { PocketError } from "../errors.ts";
 import { type Block, type BlockId, blockId, type CountTokens, messagesOf, tokensOf } from "./block.ts";
 
 export interface HistoryOptions {
-  /** Usually one system message. Never compacted. */
+  /** Usually one system message. They are no block, so they are never compacted. */
   readonly instructions: readonly Message[];
   readonly count: CountTokens;
-  /** Blocks of a conversation that goes on, in order; ids may be missing in them, but not be lower than `used`. */
+  /** Blocks of a resumed conversation, in order. Default: none. */
   readonly blocks?: readonly Block[];
-  /** How many ids of each series were given out, those of blocks that are gone included. */
+  /** Number of ids assigned so far in each series, including those of archived blocks. Default: 0. */
   readonly used?: { readonly b: number; readonly r: number };
 }
 
+/** The blocks that the agent sees. Change it only through Conversation. */
 export class History {
   readonly instructions: readonly Message[];
   readonly count: CountTokens;
@@ -31,38 +32,46 @@ export class History {
     this.#blocks = blocks;
   }
 
-  /** In order. Stays as it is; a change gives another array. */
+  /** In order. The array is never changed; each change of the history makes a new one. */
   get blocks(): readonly Block[] {
     return this.#blocks;
   }
 
-  /** Of the instructions and all blocks. */
+  /** Tokens of the instructions and all blocks. */
   get tokens(): number {
     return this.#blocks.reduce((sum, { tokens }) => sum + tokens, this.#instructionTokens);
   }
 
-  /** What is sent: instructions, then every block's messages, up to and without the block at `end`. */
+  /** The instructions, then the messages of the blocks [0, end). Default: all blocks. */
   messages(end = this.#blocks.length): Message[] {
     return [...this.instructions, ...this.#blocks.slice(0, end).flatMap((block) => messagesOf(block))];
   }
 
-  /** Place of a block in the current order; -1 when it is not in it. */
+  /** Index of a block in the history; -1 if it is not in it. */
   indexOf(id: BlockId): number {
     return this.#blocks.findIndex((block) => block.id === id);
   }
 
-  /** The ids that the next blocks will have. Gives none out: append and replace do. */
+  /** @deprecated Use indexOf. */
+  placeOf(id: BlockId): number {
+    return this.indexOf(id);
+  }
+
+  /** The next ids of a series. They are assigned by `append` and `replace`. */
   nextIds(series: "b" | "r", count: number): BlockId[] {
     return Array.from({ length: count }, (_, offset) => blockId(series, this.#used[series] + 1 + offset));
   }
 
-  /** Throws BAD_ARGUMENT for an id that is not the next of its series. */
+  /** Throws BAD_ARGUMENT if an id is not the next of its series. */
   append(...blocks: readonly Block[]): void {
-    this.#take(blocks);
+    this.#assignIds(blocks);
     this.#blocks = [...this.#blocks, ...blocks];
   }
 
-  /** The blocks at [start, end) give way to the memory. Throws BAD_ARGUMENT as `append`, and for a bad range. */
+  /**
+   * Replaces the blocks [start, end) by the memory. Throws BAD_ARGUMENT like `append`, and for an invalid
+   * range.
+   */
   replace(start: number, end: number, memory: Block): void {
     if (!(start >= 0 && start < end && end <= this.#blocks.length)) {
       throw new PocketError(
@@ -70,11 +79,11 @@ export class History {
         `Blocks [${start}, ${end}) cannot be replaced; there are ${this.#blocks.length}.`,
       );
     }
-    this.#take([memory]);
+    this.#assignIds([memory]);
     this.#blocks = [...this.#blocks.slice(0, start), memory, ...this.#blocks.slice(end)];
   }
 
-  #take(blocks: readonly Block[]): void {
+  #assignIds(blocks: readonly Block[]): void {
     const used = { ...this.#used };
     for (const { id } of blocks) {
       const series = id[0] as "b" | "r";

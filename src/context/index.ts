@@ -1,6 +1,6 @@
-// What other programs import as "pocket/context": a history that can be compacted, an archive that forgets nothing,
-// the two tools for an agent, the store that keeps it. For people with a loop of their own; it needs no engine, no
-// server and no harness of this house.
+// The package entry "pocket/context", for agents with a loop of their own: a history that can be compacted,
+// an archive that keeps every original, the two tools for the agent, and a store. It needs no engine, no
+// server and no harness.
 
 export type { CacheUsage, Chat, ChatEvent, ChatRequest, Message, Tool, ToolCall } from "../chat/chat.ts";
 export { Archive, type ArchiveRecord, type Recalled } from "./archive.ts";
@@ -17,3 +17,13 @@ export { checkStore, type Damage } from "./integrity-check.ts";
 export { type Run, Store } from "./store.ts";
 export type { Tag } from "./tag.ts";
 export { compactTool, expandTool } from "./tools.ts";
+
+import type { CacheUsage } from "../chat/chat.ts";
+import { type ChatAnswer, collectAnswer } from "./collect-answer.ts";
+
+/** @deprecated Use ChatAnswer. */
+export type Answer = ChatAnswer;
+/** @deprecated Use CacheUsage. */
+export type Bill = CacheUsage;
+/** @deprecated Use collectAnswer. */
+export const gatherAnswer = collectAnswer;

@@ -1,18 +1,19 @@
-// Looks for damage in a store of runs and says each in a sentence: the file itself, messages against their
-// digests, blocks that are neither in a history nor in an archive, archives that point nowhere. Repairs
-// nothing.
+// Finds damage in a store of runs and describes each in a sentence: the SQLite file, messages against their
+// digests, blocks that are neither in a history nor in an archive, dangling references. Repairs nothing.
 import type Database from "better-sqlite3";
 import { PocketError } from "../errors.ts";
 import { sha256 } from "./journal.ts";
 import { type RunRows, readRows, rebuild } from "./reader.ts";
 
+/** One damage that checkStore found. */
 export interface Damage {
-  /** Absent: the file itself. */
+  /** Id of the run. Absent: the file itself is damaged. */
   readonly run?: string;
+  /** A sentence. */
   readonly what: string;
 }
 
-/** Of one run, or of the file and all runs. Empty: nothing is wrong. */
+/** Checks the run `only`, or the file and all runs. Empty: no damage. Reads every row. */
 export function checkStore(database: Database.Database, only?: string): Damage[] {
   const runs = database.prepare<[], { id: string }>("SELECT id FROM runs ORDER BY id").all();
   const damages: Damage[] = only === undefined ? checkFile(database) : [];
@@ -32,7 +33,7 @@ function checkFile(database: Database.Database): Damage[] {
   ];
 }
 
-/** What is wrong with the rows of one run. */
+/** The damages of one run. */
 export function checkRun(rows: RunRows): string[] {
   return [
     ...checkMessages(rows),
@@ -45,23 +46,24 @@ export function checkRun(rows: RunRows): string[] {
 
 function checkMessages({ messages, blocks }: RunRows): string[] {
   const ids = new Set(blocks.map(({ id }) => id));
-  return messages.flatMap(({ id, block, body, sha256: digest }, place) => [
-    ...(id === place + 1 ? [] : [`Message ${place + 1} is missing: the next one is ${id}.`]),
+  return messages.flatMap(({ id, block, body, sha256: digest }, index) => [
+    ...(id === index + 1 ? [] : [`Message ${index + 1} is missing: the next one is ${id}.`]),
     ...(sha256(body) === digest ? [] : [`Message ${id} is not what was written: its digest differs.`]),
     ...(ids.has(block) ? [] : [`Message ${id} belongs to ${block}, which does not exist.`]),
   ]);
 }
 
-/** Ids are given out in order and no row is ever deleted, so a hole is a lost block. */
+/** Ids are assigned in order and no row is ever deleted, so a missing number is a lost block. */
 function checkIds({ blocks }: RunRows): string[] {
   return (["b", "r"] as const).flatMap((series) => {
     const numbers = blocks.filter(({ id }) => id[0] === series).map(({ id }) => Number(id.slice(1)));
     const sorted = numbers.sort((left, right) => left - right);
-    const hole = sorted.findIndex((number, place) => number !== place + 1);
-    return hole < 0 ? [] : [`Block ${series}${String(hole + 1).padStart(3, "0")} is missing.`];
+    const missing = sorted.findIndex((number, index) => number !== index + 1);
+    return missing < 0 ? [] : [`Block ${series}${String(missing + 1).padStart(3, "0")} is missing.`];
   });
 }
 
+/** Every block is either in the history or under a tag. */
 function checkPlaces({ blocks, parts }: RunRows): string[] {
   const archived = new Map(parts.map(({ block, tag }) => [block, tag]));
   return blocks.flatMap(({ id, place }) => {
@@ -87,7 +89,7 @@ function checkRecords({ records, blocks, parts }: RunRows): string[] {
   ];
 }
 
-/** The reader has its own opinion of what cannot be. */
+/** What the reader refuses. */
 function checkShape(rows: RunRows): string[] {
   try {
     rebuild(rows, { count: () => 0 });

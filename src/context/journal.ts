@@ -1,5 +1,5 @@
-// What one run writes into its store: blocks as they are appended, compactions, events. Each call is one
-// transaction, so a process that dies in it has not made the call. Reads nothing back.
+// Writes one run into its store: appended blocks, compactions, events. Each call is one transaction, so a
+// process that is killed during a call has written nothing of it.
 import { createHash } from "node:crypto";
 import type Database from "better-sqlite3";
 import { pocketError } from "../errors.ts";
@@ -7,6 +7,7 @@ import type { Part } from "./archive.ts";
 import type { Block } from "./block.ts";
 import type { Compaction, Journal } from "./conversation.ts";
 
+/** The journal of one run. Valid until the store is closed. */
 export class RunJournal implements Journal {
   constructor(
     private readonly database: Database.Database,
@@ -33,7 +34,10 @@ export class RunJournal implements Journal {
     });
   }
 
-  /** Archives first, then takes the places away. Throws STORE_FAILED. */
+  /**
+   * Writes the record and its parts, removes the blocks from the history, adds the memory. Throws
+   * STORE_FAILED.
+   */
   compacted({ replaced, record, memory }: Compaction): void {
     this.#transact(() => {
       const { place } = this.database
@@ -56,7 +60,7 @@ export class RunJournal implements Journal {
     });
   }
 
-  /** Adds an event; its number is the next of the run. Throws STORE_FAILED. */
+  /** Adds an event with the next number of the run. `body`: stored as JSON. Throws STORE_FAILED. */
   event(type: string, body: unknown): void {
     this.#transact(() => {
       this.#write(

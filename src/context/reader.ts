@@ -1,6 +1,6 @@
-// A conversation rebuilt from the rows of a store: its history in order, its archive, the ids it has given out.
-// Reads in one transaction and writes nothing. Rows that contradict each other are refused; integrity-check.ts lists all
-// that is wrong.
+// Rebuilds a conversation from the rows of a store: its history in order, its archive, the ids assigned so
+// far. Reads in one transaction and writes nothing. Refuses rows that contradict each other;
+// integrity-check.ts lists all damages.
 import type Database from "better-sqlite3";
 import type { Message } from "../chat/chat.ts";
 import { PocketError, pocketError } from "../errors.ts";
@@ -12,6 +12,7 @@ import type { Tag } from "./tag.ts";
 export interface BlockRow {
   readonly id: BlockId;
   readonly kind: Block["kind"];
+  /** Order in the history; null for an archived block. */
   readonly place: number | null;
   readonly tokens: number;
   readonly tag: Tag | null;
@@ -43,7 +44,7 @@ export interface RecordRow {
 export interface RunRows {
   readonly instructions: readonly Message[];
   readonly messages: readonly MessageRow[];
-  /** In order of places, those without one first. */
+  /** Ordered by `place`; archived blocks, which have none, come first. */
   readonly blocks: readonly BlockRow[];
   readonly records: readonly RecordRow[];
   readonly parts: readonly PartRow[];
@@ -84,7 +85,7 @@ export function readConversation(
   }
 }
 
-/** Throws BAD_ARGUMENT for rows that contradict, SyntaxError for a body that is not JSON. */
+/** Throws BAD_ARGUMENT for rows that contradict each other, SyntaxError for a body that is not JSON. */
 export function rebuild(
   rows: RunRows,
   options: { readonly count: CountTokens; readonly journal?: Journal },
@@ -100,17 +101,18 @@ export function rebuild(
     const parts = rows.parts.filter((part) => part.tag === tag);
     archive.file({ tag, memory, summary, parts: parts.map((part) => partOf(part, kinds, originals)) });
   }
-  const alive = rows.blocks.filter(({ place }) => place !== null);
+  const inHistory = rows.blocks.filter(({ place }) => place !== null);
   return new Conversation({
     ...options,
     instructions: rows.instructions,
     archive,
-    blocks: alive.map((row) => blockOf(row, archive, originals)),
+    blocks: inHistory.map((row) => blockOf(row, archive, originals)),
     used: { b: countOf(rows, "b"), r: countOf(rows, "r") },
     originals: rows.messages.at(-1)?.id ?? 0,
   });
 }
 
+/** The highest id of the series. */
 function countOf({ blocks }: RunRows, series: "b" | "r"): number {
   return Math.max(0, ...blocks.filter(({ id }) => id[0] === series).map(({ id }) => Number(id.slice(1))));
 }
@@ -144,7 +146,7 @@ function blockOf(
   return { kind, id, originals: messages, tokens, ...origin };
 }
 
-function needed<Value>(value: Value | null | undefined, otherwise: string): Value {
-  if (value === null || value === undefined) throw new PocketError("BAD_ARGUMENT", `Row: ${otherwise}.`);
+function needed<Value>(value: Value | null | undefined, problem: string): Value {
+  if (value === null || value === undefined) throw new PocketError("BAD_ARGUMENT", `Row: ${problem}.`);
   return value;
 }

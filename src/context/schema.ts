@@ -1,6 +1,6 @@
-// The tables of a store of runs. A run is one conversation with its archive and its events. Blocks are never
-// deleted: one that left the history has no place any more, and lies under a tag. A number at the end of the
-// schema's life is kept in user_version; a file of another version is refused, not migrated in silence.
+// Tables of a store of runs. A run is one conversation with its archive and its events. Block rows are never
+// deleted: a block that left the history has no `place` and is a part of a record. `user_version` has the
+// version of the schema; a file of another version is refused, not migrated.
 export const schemaVersion = 1;
 
 export const schema = `
@@ -26,7 +26,7 @@ CREATE TABLE blocks (
   run TEXT NOT NULL REFERENCES runs(id) ON DELETE CASCADE,
   id TEXT NOT NULL,
   kind TEXT NOT NULL CHECK (kind IN ('request', 'exchange', 'memory')),
-  place INTEGER,                     -- rises along the history; NULL: left it
+  place INTEGER,                     -- order in the history; NULL: archived
   tokens INTEGER NOT NULL,
   tag TEXT,                          -- of a memory
   origin_tag TEXT, origin_block TEXT, -- of a copy
@@ -45,7 +45,7 @@ CREATE TABLE records (
   PRIMARY KEY (run, tag)
 ) STRICT, WITHOUT ROWID;
 
--- What a tag's range was made of. A block lies under one tag at most.
+-- The blocks of a tag's range. A block is under one tag at most.
 CREATE TABLE parts (
   run TEXT NOT NULL,
   block TEXT NOT NULL,
@@ -60,7 +60,7 @@ CREATE TABLE parts (
   FOREIGN KEY (run, block) REFERENCES blocks(run, id) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 
--- What happened, for people: turns, compactions, bills. Nothing is rebuilt from it.
+-- What happened: turns, compactions, costs. For reports; no conversation is rebuilt from it.
 CREATE TABLE events (
   run TEXT NOT NULL REFERENCES runs(id) ON DELETE CASCADE,
   seq INTEGER NOT NULL,

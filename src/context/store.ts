@@ -1,6 +1,6 @@
-// Runs in one SQLite file: conversations, archives and events, each change one transaction in write-ahead mode,
-// on disk before the call returns. Opening, making, listing and resuming runs are here; what a run writes is
-// journal.ts, what is read back is reader.ts.
+// Runs in one SQLite file: conversations, archives and events. Each change is one transaction in write-ahead
+// mode and on disk before the call returns. This file opens the store and creates, lists, resumes and deletes
+// runs; journal.ts writes a run, reader.ts reads it.
 import Database from "better-sqlite3";
 import type { Message } from "../chat/chat.ts";
 import { PocketError, pocketError } from "../errors.ts";
@@ -11,15 +11,17 @@ import { readConversation } from "./reader.ts";
 import { schema, schemaVersion } from "./schema.ts";
 
 export interface StoreOptions {
-  /** Called with each statement before it runs. */
+  /** Called with each SQL statement before it runs. */
   readonly trace?: (sql: string) => void;
 }
 
+/** A run without its conversation. */
 export interface RunInfo {
   readonly id: string;
+  /** Milliseconds since 1970. */
   readonly createdMs: number;
   readonly title: string;
-  /** What the harness needs to go on, as it gave it. */
+  /** JSON that the harness stored to resume the run. */
   readonly settings: unknown;
 }
 
@@ -30,19 +32,25 @@ export interface NewRun {
   readonly instructions: readonly Message[];
 }
 
-/** A conversation whose changes are on disk, and the events beside it. */
+/**
+ * An open run: changes of the conversation are on disk when the call returns. Valid until the store is
+ * closed.
+ */
 export interface Run {
   readonly info: RunInfo;
   readonly conversation: Conversation;
   readonly journal: RunJournal;
 }
 
+/**
+ * A file of runs. Several processes may open it, but only one may write a run at a time; a second one fails.
+ */
 export class Store {
   readonly #database: Database.Database;
 
   /**
-   * Opens the file, or makes it; ":memory:" keeps nothing. Throws STORE_UNUSABLE for a file that is no store of
-   * this version, or cannot be opened.
+   * Opens or creates the file; ":memory:" is a store that is lost on close. Throws STORE_UNUSABLE if the file
+   * cannot be opened or is not a store of this version. The caller closes the store.
    */
   constructor(
     readonly file: string,
@@ -61,12 +69,12 @@ export class Store {
     }
   }
 
-  /** For reader.ts, integrity-check.ts and export.ts. */
+  /** For checkStore and exportRun. */
   get database(): Database.Database {
     return this.#database;
   }
 
-  /** Throws RUN_EXISTS for an id that is taken. */
+  /** Creates a run. Throws RUN_EXISTS if the id is taken. */
   create({ id, title, settings, instructions }: NewRun, count: CountTokens): Run {
     const info = { id, createdMs: Date.now(), title, settings };
     const insert = this.#database.prepare(
@@ -84,7 +92,9 @@ export class Store {
     return { info, journal, conversation: new Conversation({ instructions, count, journal }) };
   }
 
-  /** The run as it was after its last change. Throws RUN_NOT_FOUND, and RUN_DAMAGED where rows contradict. */
+  /**
+   * The run after its last change. Throws RUN_NOT_FOUND, and RUN_DAMAGED if its rows contradict each other.
+   */
   resume(id: string, count: CountTokens): Run {
     const info = this.list().find((run) => run.id === id);
     if (!info) throw pocketError("RUN_NOT_FOUND", id, this.file);
@@ -107,7 +117,7 @@ export class Store {
     }));
   }
 
-  /** Everything of the run, its originals too. Throws RUN_NOT_FOUND. */
+  /** Deletes the run with its originals. Throws RUN_NOT_FOUND. */
   delete(id: string): void {
     const { changes } = this.#database.prepare("DELETE FROM runs WHERE id = ?").run(id);
     if (changes === 0) throw pocketError("RUN_NOT_FOUND", id, this.file);
@@ -120,7 +130,7 @@ export class Store {
 }
 
 function prepare(database: Database.Database, file: string): void {
-  // FULL: a commit survives the loss of power, not only the death of the process.
+  // FULL: a commit survives a loss of power, not only the end of the process.
   for (const pragma of [
     "journal_mode = WAL",
     "synchronous = FULL",
@@ -129,7 +139,7 @@ function prepare(database: Database.Database, file: string): void {
   ]) {
     database.pragma(pragma);
   }
-  const make = database.transaction(() => {
+  const createTables = database.transaction(() => {
     const version = database.pragma("user_version", { simple: true });
     if (version === schemaVersion) return;
     const tables = database.prepare("SELECT count(*) AS count FROM sqlite_master").get() as { count: number };
@@ -139,7 +149,7 @@ function prepare(database: Database.Database, file: string): void {
     database.exec(schema);
     database.pragma(`user_version = ${schemaVersion}`);
   });
-  make.immediate();
+  createTables.immediate();
 }
 
 function sentence(cause: unknown): string {

@@ -1,6 +1,6 @@
-// A summary as a form: the compressor's answer is constrained to one text field per call of the range. For models too
-// small to find by themselves what a range holds. The caller of compactBlock decides whether to use it; the article's
-// compressor writes free text.
+// A summary as a form: the compressor's answer is constrained to one text field per call of the range. For
+// models too small to find by themselves what a range holds. The caller of compactBlock decides whether to
+// use it; the article's compressor writes free text.
 import type { AnswerFormat, ToolCall } from "../chat/chat.ts";
 import type { Block } from "./block.ts";
 import { isContextTool } from "./tools.ts";
@@ -9,8 +9,8 @@ import { isContextTool } from "./tools.ts";
 const maxNameLength = 72;
 
 /**
- * Field names for a range: per call its first text argument (`src/main.py`), per memory its tag. Requests and calls of
- * the context tools have none.
+ * Field names for a range: per call its first text argument (`src/main.py`), per memory its tag. Requests and
+ * calls of the context tools have none.
  */
 export function fieldsOf(blocks: readonly Block[]): string[] {
   const fields = blocks.flatMap((block) => {

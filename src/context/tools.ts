@@ -1,5 +1,6 @@
-// The two tools by which an agent manages its context, as the model sees them, and what is common to both: a tool
-// returns text for the model. A refusal is text, because the model can correct itself; operating errors are thrown.
+// The two tools by which an agent manages its context, as the model sees them, and what is common to both: a
+// tool returns text for the model. A refusal is text, because the model can correct itself; operating errors
+// are thrown.
 import type { Tool } from "../chat/chat.ts";
 
 /** Runs by `compactBlock`. */
