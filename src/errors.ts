@@ -1,7 +1,6 @@
-// Every failure with a name: code, HTTP status, message template, hint. C++ throws the same codes. A message
-// says what happened and with which numbers; the hint says what to do. Three fates (design §12): a refusal is
-// text for the model and never thrown; an operating error carries a status; a broken invariant marks the
-// engine broken and is rethrown until the process is restarted.
+// The table of errors: code, HTTP status, message template, hint. C++ throws the same codes. The message says what
+// happened, with numbers; the hint says what to do. Three kinds: a refusal is text for the model and is never thrown; an
+// operating error has a status; a broken invariant marks the engine broken until the process restarts.
 
 interface Row {
   readonly status: number;
@@ -77,7 +76,7 @@ export const errorTable = {
   BAD_ARGUMENT: {
     status: 500,
     template: "%s",
-    hint: "A caller inside the server broke a contract; report it.",
+    hint: "This is a bug in the server; report it.",
   },
   BROKEN_LOGITS: {
     status: 500,
@@ -86,7 +85,7 @@ export const errorTable = {
   },
   OUT_OF_MEMORY: {
     status: 503,
-    template: "%s bytes could not be had for %s.",
+    template: "%s bytes could not be allocated for %s.",
     hint: "Lower cache.tokens or free memory.",
   },
   RUNTIME_MISSING: {
@@ -107,12 +106,12 @@ export const errorTable = {
   KV_FILE_REFUSED: {
     status: 500,
     template: "The file %s is not used: %s.",
-    hint: "Nothing is lost but time: what it held is computed again. Delete the file.",
+    hint: "Its sessions are recomputed. Delete the file.",
   },
   KV_FILE_UNWRITABLE: {
     status: 500,
     template: "%s could not be written: %s.",
-    hint: "Check the folder's rights; the cells stay in the pool until they are evicted.",
+    hint: "Check the permissions of the folder; the cells stay in the pool until they are evicted.",
   },
   // text
   BAD_TEMPLATE: {
@@ -123,7 +122,7 @@ export const errorTable = {
   BAD_SCHEMA: {
     status: 400,
     template: "Answers cannot be constrained to the schema in %s: %s.",
-    hint: "Simplify the schema, or leave strict out.",
+    hint: "Simplify the schema, or omit strict.",
   },
   // models
   MODEL_UNKNOWN: {
@@ -182,7 +181,7 @@ export const errorTable = {
   STORE_FAILED: {
     status: 507,
     template: "The store of runs %s could not be written: %s.",
-    hint: "Free disk space; the run can be resumed, nothing of it is lost.",
+    hint: "Free disk space, then resume the run; it is complete up to here.",
   },
   RUN_EXISTS: { status: 409, template: "There is a run '%s' in %s.", hint: "Resume it or take another id." },
   RUN_NOT_FOUND: { status: 404, template: "There is no run '%s' in %s.", hint: "See pocket runs ls." },
@@ -196,15 +195,15 @@ export const errorTable = {
     template: "The run '%s' has its answer already.",
     hint: "Give it something more to do when you resume it.",
   },
-  RUN_BUSY: { status: 409, template: "The run '%s' is under way.", hint: "Wait for it, or cancel it first." },
+  RUN_BUSY: { status: 409, template: "The run '%s' is running.", hint: "Wait for it, or cancel it first." },
   RUN_INTERRUPTED: {
     status: 499,
     template: "The run '%s' was interrupted.",
-    hint: "Resume it; every exchange that was whole is kept.",
+    hint: "Resume it; every complete exchange is kept.",
   },
   BAD_RECORDING: {
     status: 400,
-    template: "%s is no recorded run: %s.",
+    template: "%s is not a recorded run: %s.",
     hint: "A recording is what pocket runs export writes.",
   },
   MCP_FAILED: {
@@ -220,18 +219,18 @@ export const errorTable = {
   AGENT_NEEDS_KEY: {
     status: 403,
     template: "Agent runs need an API key, also on loopback, because an agent has a shell.",
-    hint: "Set server.api_key, or agent.without_key if everybody on this machine may run commands.",
+    hint: "Set server.api_key, or agent.without_key if every user of this machine may run commands.",
   },
   // start
   BAD_CONFIG: {
     status: 400,
     template: "%s",
-    hint: "pocket config shows every key, its value and where it came from.",
+    hint: "pocket config shows every key, its value and its source.",
   },
   INTERRUPTED: {
     status: 499,
     template: "%s was interrupted.",
-    hint: "Run it again; what was fetched is kept and resumed.",
+    hint: "Run it again; the download is resumed.",
   },
   PORT_BUSY: {
     status: 500,
@@ -242,7 +241,7 @@ export const errorTable = {
 
 export type ErrorCode = keyof typeof errorTable;
 
-/** An operating error out of the table. `message` is the filled template plus the hint. */
+/** An operating error of the table. `message` is the filled template plus the hint. */
 export class PocketError extends Error {
   override readonly name = "PocketError";
   readonly status: number;

@@ -1,54 +1,25 @@
-// The server put together: guard, error form, queue, aborts and one file per group of routes. It listens
-// nowhere; cli/serve.ts does that. Logs carry codes and counts, never the content of messages.
+// Builds the server: guard, error responses, admission, request aborts, routes. cli/serve.ts makes it listen. Logs have
+// codes and counts, never the content of messages.
 import cors from "@fastify/cors";
-import fastify, {
-  type FastifyBaseLogger,
-  type FastifyInstance,
-  type RawReplyDefaultExpression,
-  type RawRequestDefaultExpression,
-  type RawServerDefault,
-} from "fastify";
+import fastify, { type FastifyInstance } from "fastify";
 import { serializerCompiler, validatorCompiler, type ZodTypeProvider } from "fastify-type-provider-zod";
 import type { Backend, ServerOptions } from "./backend.ts";
+import type { RouteContext } from "./context.ts";
 import { Metrics } from "./metrics.ts";
 import { RequestAborts } from "./middleware/abort.ts";
 import { Admission } from "./middleware/admission.ts";
 import { installGuard, isAllowedOrigin } from "./middleware/guard.ts";
 import { retryAfter } from "./middleware/retry-after.ts";
 import { installErrors } from "./openai/error-response.ts";
-import { agentRunRoutes } from "./routes/agent-runs.ts";
-import { chatCompletionsRoute } from "./routes/chat-completions.ts";
-import { completionsRoute } from "./routes/completions.ts";
-import { healthRoute } from "./routes/health.ts";
-import { metricsRoute } from "./routes/metrics.ts";
-import { modelsRoutes } from "./routes/models.ts";
-import { sessionsRoutes } from "./routes/sessions.ts";
-import { tokenizeRoutes } from "./routes/tokenize.ts";
+import { routes } from "./routes/registry.ts";
 
-export type App = FastifyInstance<
-  RawServerDefault,
-  RawRequestDefaultExpression,
-  RawReplyDefaultExpression,
-  FastifyBaseLogger,
-  ZodTypeProvider
->;
-
-/** What every route is given. */
-export interface RouteContext {
-  readonly backend: Backend;
-  readonly options: ServerOptions;
-  readonly admission: Admission;
-  readonly aborts: RequestAborts;
-  readonly metrics: Metrics;
-}
-
-/** close() ends live answers with ENGINE_CLOSED before it waits for connections; it leaves the backend open. */
+/** close() ends running answers with ENGINE_CLOSED before it waits for connections; it leaves the backend open. */
 export function buildServer(backend: Backend, options: ServerOptions): FastifyInstance {
   const app = fastify({
     bodyLimit: options.bodyBytes,
-    // A session's name may have 256 characters, each up to four bytes of %XX.
+    // A session id has up to 256 characters, each up to four bytes of %XX.
     routerOptions: { maxParamLength: 256 * 12 },
-    // A key of this name inside a tool call's arguments is data, not an attack worth a 400.
+    // The arguments of a tool call may have such a key; drop it instead of answering 400.
     onProtoPoisoning: "remove",
     onConstructorPoisoning: "remove",
     forceCloseConnections: true,
@@ -59,7 +30,7 @@ export function buildServer(backend: Backend, options: ServerOptions): FastifyIn
   const admission = new Admission(options.activeRequests, options.queuedRequests);
   installErrors(app, {
     bodyBytes: options.bodyBytes,
-    retryAfter: (error) => retryAfter(error, admission.pace),
+    retryAfter: (error) => retryAfter(error, admission.load),
   });
   installGuard(app, options);
   app.register(cors, {
@@ -76,18 +47,8 @@ export function buildServer(backend: Backend, options: ServerOptions): FastifyIn
     metrics: new Metrics(backend, admission),
   };
   app.register(async (instance) => {
-    const routes = instance.withTypeProvider<ZodTypeProvider>();
-    for (const group of [
-      chatCompletionsRoute,
-      completionsRoute,
-      modelsRoutes,
-      healthRoute,
-      metricsRoute,
-      tokenizeRoutes,
-      sessionsRoutes,
-      agentRunRoutes,
-    ])
-      group(routes, context);
+    const typed = instance.withTypeProvider<ZodTypeProvider>();
+    for (const route of routes) route(typed, context);
   });
   return app;
 }

@@ -1,6 +1,5 @@
-// What the server needs from the stack behind it, and what it is told at the start. cli/serve.ts fills
-// both in with the real session and engine; tests fill them in with a scripted fake. No engine type and no
-// configuration key appears here.
+// What the server needs from session and engine, and its own options. cli/serve.ts provides the real ones, tests a
+// scripted one. No engine type and no configuration key appears here.
 import type { Chat, ChatEvent, CompletionRequest, Message, Tool } from "../chat/chat.ts";
 import type { LiveRuns } from "../harness/live-runs.ts";
 import type { SessionInfo, SessionMap, StepReport } from "../session/session-info.ts";
@@ -19,9 +18,9 @@ export interface ModelInfo {
   readonly takesTools: boolean;
 }
 
-/** What is resident and what became of it; counts since the start unless they say "now". */
+/** Cache state and counters; counted since the start unless marked "now". */
 export interface Counts {
-  /** Now: no cell stands in it; one does; it is in the pool. */
+  /** Now: pages without cells, with cells, in total. */
   readonly pagesFree: number;
   readonly pagesUsed: number;
   readonly pages: number;
@@ -30,27 +29,27 @@ export interface Counts {
   /** Now: cells that are approximate, over all sessions. */
   readonly staleTokens: number;
   readonly repairedTokens: number;
-  /** Sessions let go of to make room. */
+  /** Sessions evicted for their pages. */
   readonly evictions: number;
-  /** Sessions that came back from a file; were written to one; bytes of these files now. */
+  /** Sessions restored from a file, sessions written to one, bytes of the files now. */
   readonly diskHits: number;
   readonly diskWrites: number;
   readonly diskBytes: number;
-  /** Answers that had to wait, or to be computed again, for want of pages. */
+  /** Answers preempted or recomputed for lack of pages. */
   readonly preemptions: number;
 }
 
 export interface Health {
-  /** Present once an invariant broke: the sentence, and when (milliseconds since 1970). */
+  /** Present after an invariant broke: which one, and when (milliseconds since 1970). */
   readonly broken?: { readonly message: string; readonly since: number };
-  /** Plain numbers and words about the engine; shown as they are. */
+  /** Engine numbers and names for GET /health. */
   readonly engine: Readonly<Record<string, number | string>>;
 }
 
 export interface TokenizeOptions {
-  /** Put the model's first token in front, if it has one. */
+  /** Prepend the BOS token if the model has one. */
   readonly addSpecial: boolean;
-  /** Control tokens that `text` spells out become their ids. */
+  /** Control tokens written in `text` become their ids. */
   readonly parseSpecial: boolean;
 }
 
@@ -67,11 +66,11 @@ export interface Backend extends Chat {
   tokenize(text: string, options: TokenizeOptions): readonly number[];
   detokenize(tokens: readonly number[]): string;
   applyTemplate(messages: readonly Message[], tools?: readonly Tool[]): RenderedPrompt;
-  /** Those of the tenant only. */
+  /** Sessions of the tenant only. */
   sessions(tenant?: string): readonly SessionInfo[];
   /** Throws SESSION_NOT_FOUND, also for a session of another tenant. */
   session(id: string, tenant?: string): SessionMap;
-  /** Ends an answer under way with CANCELLED. Throws SESSION_NOT_FOUND, also for a session of another tenant. */
+  /** Ends a running answer with CANCELLED. Throws SESSION_NOT_FOUND, also for a session of another tenant. */
   deleteSession(id: string, tenant?: string): void;
   health(): Health;
   counts(): Counts;
@@ -80,16 +79,16 @@ export interface Backend extends Chat {
 }
 
 export interface ServerOptions {
-  /** Requests served at the same time; the others wait. */
+  /** Requests served at the same time. */
   readonly activeRequests: number;
-  /** Requests that may wait; the next one gets 429. */
+  /** Requests that may wait; a further one gets 429. */
   readonly queuedRequests: number;
   readonly bodyBytes: number;
-  /** Empty: no key is asked for. Each key sees its own sessions only. */
+  /** Empty: no key is needed. Each key sees its own sessions only. */
   readonly apiKeys: readonly string[];
   /** Hosts and origins besides loopback and plain IP addresses; `*` allows all. */
   readonly allowedHosts: readonly string[];
-  /** Milliseconds between comments in a silent stream. */
+  /** Milliseconds between keep-alive comments in a silent stream. */
   readonly keepAliveMs: number;
   /** Absent: agent runs are off. */
   readonly agent?: { readonly runs: LiveRuns; readonly withoutKey: boolean };

@@ -1,6 +1,6 @@
-// The numbers of GET /metrics, in the Prometheus text form: prefix `pocket_`, and after it the names that vLLM
-// uses where it has one. Counters of prompts are sums of the bills that went out to clients, so they add up the
-// same way; gauges are read when somebody asks. Nothing here knows a session, a key or a word of a message.
+// The Prometheus metrics of GET /metrics: prefix `pocket_`, then the names that vLLM uses where it has one. Prompt
+// counters are sums of the cache usage that clients got; gauges are read when scraped. No metric has a session, a key
+// or text of a message.
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import type { CacheUsage, ChatEvent } from "../chat/chat.ts";
 import { PocketError } from "../errors.ts";
@@ -16,12 +16,12 @@ export class Metrics {
   readonly registry = new Registry();
   readonly #queueSeconds = this.#histogram(
     "request_queue_time_seconds",
-    "From arrival to a place",
+    "From arrival to admission",
     latencySeconds,
   );
   readonly #firstSeconds = this.#histogram(
     "time_to_first_token_seconds",
-    "From arrival to the first text or call, the wait for a place included",
+    "From arrival to the first text or call, queue time included",
     latencySeconds,
   );
   readonly #gapSeconds = this.#histogram(
@@ -38,32 +38,32 @@ export class Metrics {
   readonly #generationTokens = this.#counter("generation_tokens_total", "Tokens of complete answers");
   readonly #queries = this.#counter("prefix_cache_queries_total", "Prompt tokens looked for in the cache");
   readonly #hits = this.#counter("prefix_cache_hits_total", "Prompt tokens found there: kept and relocated");
-  readonly #kept = this.#counter("kept_tokens_total", "Prompt tokens in front of the first edit, reused");
-  readonly #relocated = this.#counter("relocated_tokens_total", "Prompt tokens behind an edit, reused");
+  readonly #kept = this.#counter("kept_tokens_total", "Reused prompt tokens before the first edit");
+  readonly #relocated = this.#counter("relocated_tokens_total", "Reused prompt tokens behind an edit");
   readonly #computed = this.#counter("computed_tokens_total", "Prompt tokens computed for their request");
   readonly #finished = this.#labelled("request_success_total", "Complete answers", "finished_reason");
   readonly #cancelled = this.#counter("requests_cancelled_total", "Requests whose client went away");
   readonly #failed = this.#labelled("requests_failed_total", "Requests that ended with an error", "code");
   readonly #steps = this.#counter("steps_total", "Passes of the model");
   readonly #stepTokens = this.#labelled("step_tokens_total", "Tokens run through the model", "kind");
-  readonly #proposed = this.#counter(
-    "spec_decode_num_draft_tokens_total",
-    "Tokens proposed by prompt lookup",
+  readonly #proposed = this.#counter("spec_decode_num_draft_tokens_total", "Draft tokens of prompt lookup");
+  readonly #accepted = this.#counter(
+    "spec_decode_num_accepted_tokens_total",
+    "Draft tokens that were accepted",
   );
-  readonly #accepted = this.#counter("spec_decode_num_accepted_tokens_total", "Of them, those that came");
   readonly #stepSeconds = this.#histogram("step_seconds", "Time of one step", gapSeconds);
   readonly #batchSize = this.#histogram("step_batch_size", "Sequences in one step", batchSizes);
   readonly #iterationTokens = this.#histogram("iteration_tokens_total", "Tokens in one step", stepTokens);
 
   constructor(backend: Backend, admission: Admission) {
     backend.watchSteps((step) => this.#stepped(step));
-    this.#gauge("num_requests_running", "Requests that have a place", () => admission.counts.active);
-    this.#gauge("num_requests_waiting", "Requests that wait for one", () => admission.counts.queued);
+    this.#gauge("num_requests_running", "Requests that are served", () => admission.counts.active);
+    this.#gauge("num_requests_waiting", "Requests in the queue", () => admission.counts.queued);
     const rows: readonly (readonly [name: string, help: string, read: (counts: Counts) => number])[] = [
       ["cache_pages", "Pages of the pool", ({ pages }) => pages],
-      ["cache_pages_free", "Pages in which no cell stands", ({ pagesFree }) => pagesFree],
-      ["cache_pages_lent", "Pages in which cells stand", ({ pagesUsed }) => pagesUsed],
-      ["kv_cache_usage_perc", "Part of the pages that is lent, 0 to 1", (c) => c.pagesUsed / c.pages],
+      ["cache_pages_free", "Pages without cells", ({ pagesFree }) => pagesFree],
+      ["cache_pages_lent", "Pages with cells", ({ pagesUsed }) => pagesUsed],
+      ["kv_cache_usage_perc", "Used part of the pages, 0 to 1", (c) => c.pagesUsed / c.pages],
       ["sessions", "Resident conversations", ({ sessions }) => sessions],
       ["stale_tokens", "Resident tokens that are approximate", ({ staleTokens }) => staleTokens],
       ["disk_bytes", "Bytes of keys and values in files", ({ diskBytes }) => diskBytes],
@@ -71,10 +71,10 @@ export class Metrics {
     for (const [name, help, read] of rows) this.#gauge(name, help, () => read(backend.counts()));
     const totals: readonly (readonly [name: string, help: string, read: (counts: Counts) => number])[] = [
       ["repaired_tokens_total", "Stale tokens recomputed while idle", (c) => c.repairedTokens],
-      ["evictions_total", "Sessions let go of to make room", ({ evictions }) => evictions],
-      ["disk_hits_total", "Sessions that came back from a file", ({ diskHits }) => diskHits],
+      ["evictions_total", "Sessions evicted for their pages", ({ evictions }) => evictions],
+      ["disk_hits_total", "Sessions restored from a file", ({ diskHits }) => diskHits],
       ["disk_writes_total", "Sessions written to a file", ({ diskWrites }) => diskWrites],
-      ["num_preemptions_total", "Answers stopped in their middle for room", (c) => c.preemptions],
+      ["num_preemptions_total", "Answers preempted for lack of pages", (c) => c.preemptions],
     ];
     for (const [name, help, read] of totals) this.#mirrored(name, help, () => read(backend.counts()));
   }
@@ -106,7 +106,7 @@ export class Metrics {
       this.failed(cause);
       throw cause;
     } finally {
-      // Nobody reads any more, and the answer had not ended.
+      // The reader left before the answer ended.
       if (open) this.#cancelled.inc();
     }
   }
@@ -173,7 +173,7 @@ export class Metrics {
     });
   }
 
-  /** A counter that somebody else keeps. */
+  /** A counter whose value is kept elsewhere and read when scraped. */
   #mirrored(name: string, help: string, read: () => number): void {
     new Counter({
       name: `pocket_${name}`,
@@ -189,7 +189,7 @@ export class Metrics {
 
 type Finish = Extract<ChatEvent, { type: "answer-finished" }>;
 
-/** What a reader sees coming; a call counts from its name on. */
+/** Events with output for the client; a call counts from its name on. */
 function isPiece({ type }: ChatEvent): boolean {
   return type === "text-delta" || type === "tool-call-start" || type === "tool-call-delta";
 }

@@ -1,5 +1,5 @@
-// A server-sent event stream on a hijacked reply: headers, data lines, a comment every few seconds so that
-// nobody gives up during a long prefill, and an orderly end. It carries strings and knows no schema.
+// A server-sent event stream on a hijacked reply: headers, data lines, keep-alive comments, end. A comment is sent
+// regularly so that clients and proxies do not time out during a long prefill.
 import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { FastifyReply } from "fastify";
 
@@ -18,7 +18,7 @@ export class EventStream {
       "x-accel-buffering": "no",
     });
     this.response.flushHeaders();
-    // A write to a dead socket is not an error here: the lifeline has seen it close.
+    // A write to a dead socket is not an error here: middleware/abort.ts sees it close.
     this.response.on("error", () => {});
     this.heartbeat = setInterval(() => {
       if (this.isOpen && !this.response.writableNeedDrain) this.response.write(": waiting\n\n");
@@ -29,7 +29,7 @@ export class EventStream {
     return !this.response.destroyed && !this.response.writableEnded;
   }
 
-  /** Resolves when the socket can take more, so a slow reader slows its own answer and nobody else's. */
+  /** Resolves when the socket can take more, so that a slow reader slows down its own answer only. */
   async send(data: object | "[DONE]"): Promise<void> {
     if (!this.isOpen) return;
     const text = typeof data === "string" ? data : JSON.stringify(data);

@@ -1,5 +1,5 @@
-// Section C of the catalogue: pages that never come back, releases that come twice, prompts that do not fit, and
-// failures that take others with them. Counted on the real runner; every test ends with all pages free.
+// Page leaks, double releases, prompts that do not fit, failures that affect other requests. Counted on the real
+// runner; every test ends with all pages free.
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { Runner, StepEntry } from "../../src/engine/addon.ts";
 import { PocketError, pocketError } from "../../src/errors.ts";
@@ -44,13 +44,13 @@ afterEach(async () => {
   await stack.close();
 });
 
-test("fault 38: a client that leaves at any of twelve points leaves no page behind", async () => {
+test("a client that disconnects at any of twelve points leaks no page", async () => {
   const points = 12;
   for (let round = 0; round < 20; round++)
     for (let point = 0; point < points; point++) {
-      const { signal, leave } = lifeline();
+      const { signal, leave } = abortable();
       steps = 0;
-      // Points 0 to 3: before a step computes; 4 to 7: after it, before anybody knows; 8 to 11: at an event.
+      // Points 0 to 3: before a step computes; 4 to 7: after it, before its result is read; 8 to 11: at an event.
       before = () => (point < 4 && steps === point + 1 ? leave() : undefined);
       after = () => (point >= 4 && point < 8 && steps === point - 3 ? leave() : undefined);
       const events = eventsOf(stack.backend, ids(150, point), { maxTokens: 6, signal, session: `s${round}` });
@@ -69,12 +69,12 @@ test("fault 38: a client that leaves at any of twelve points leaves no page behi
   expect(stack.backend.sessions().some(({ busy }) => busy)).toBe(false);
 });
 
-function lifeline(): { readonly signal: AbortSignal; readonly leave: () => void } {
+function abortable(): { readonly signal: AbortSignal; readonly leave: () => void } {
   const controller = new AbortController();
   return { signal: controller.signal, leave: () => controller.abort(pocketError("CANCELLED")) };
 }
 
-test("fault 39: a hundred prompts that are too long cost no page and no step", async () => {
+test("a hundred prompts that are too long take no page and no step", async () => {
   for (let attempt = 0; attempt < 100; attempt++) {
     const asked = stack.ask(ids(context + 1 + attempt, attempt), { session: `long-${attempt % 3}` });
     await expect(asked).rejects.toMatchObject({ code: "CONTEXT_LENGTH_EXCEEDED", status: 400 });
@@ -83,7 +83,7 @@ test("fault 39: a hundred prompts that are too long cost no page and no step", a
   expect(stack.runner.stats().pagesUsed).toBe(0);
 });
 
-test("fault 40: two releases are one, and a failed allocation gives back what it took", async () => {
+test("a double release has no effect, and a failed allocation frees its pages", async () => {
   await stack.ask(ids(100), { session: "s" });
   stack.backend.deleteSession("s");
   expect(() => stack.backend.deleteSession("s")).toThrow(
@@ -101,7 +101,7 @@ test("fault 40: two releases are one, and a failed allocation gives back what it
   expect(runner.stats().pagesFree).toBe(runner.stats().pages);
 });
 
-test("fault 41: prompts of context - 1 and context tokens end, and one more is refused", async () => {
+test("a prompt of context - 1 tokens is answered, longer ones are refused", async () => {
   const fits = await stack.ask(ids(context - 1), { session: "s", maxTokens: 50 });
   expect([fits.completionTokens, fits.finish]).toEqual([1, "length"]);
   const none = { code: "CONTEXT_LENGTH_EXCEEDED" };
@@ -109,7 +109,7 @@ test("fault 41: prompts of context - 1 and context tokens end, and one more is r
   await expect(stack.ask(ids(context + 1), { session: "s" })).rejects.toMatchObject(none);
 });
 
-test("fault 41: an edit that makes a prompt too long is refused and the session is as before", async () => {
+test("an edit that makes a prompt too long is refused and leaves the session unchanged", async () => {
   const short = ids(300, 1);
   await stack.ask(short, { session: "s", maxTokens: 1 });
   const longer = [...short.slice(0, 100), ...ids(300, 2), ...short.slice(100)];
@@ -120,7 +120,7 @@ test("fault 41: an edit that makes a prompt too long is refused and the session 
   expect(cacheUsage.kept).toBe(300);
 });
 
-test("fault 41: hundreds of requests on end at the brim of the window all end", async () => {
+test("two hundred requests in a row at the limit of the context all end", async () => {
   for (let turn = 0; turn < 200; turn++) {
     const { promptTokens, completionTokens } = await stack.ask(ids(context - 1 - (turn % 3), 5), {
       session: "brim",
@@ -130,7 +130,7 @@ test("fault 41: hundreds of requests on end at the brim of the window all end", 
   }
 });
 
-test("fault 42: one that overflows the window or the pool fails alone", async () => {
+test("a request that overflows the context or the pool fails alone", async () => {
   const others = [1, 2, 3].map((salt) => ids(100, salt));
   const alone = [];
   for (const prompt of others) alone.push((await stack.cold(prompt, { maxTokens: 30 })).text);
@@ -145,7 +145,7 @@ test("fault 42: one that overflows the window or the pool fails alone", async ()
   expect((await Promise.all(running)).map(({ text }) => text)).toEqual(alone);
 });
 
-test("fault 42: a new conversation is served after one has filled the pool", async () => {
+test("a new session is served after others have filled the pool", async () => {
   const pool = 1024 / 512;
   for (let filler = 0; filler < pool; filler++)
     await stack.ask(ids(500, filler), { session: `f${filler}`, maxTokens: 1 });
@@ -153,7 +153,7 @@ test("fault 42: a new conversation is served after one has filled the pool", asy
   expect(text).toBe((await stack.cold(ids(400, 77))).text);
 });
 
-test("fault 43: every bad call to the native side is an error with a code, and the process goes on", () => {
+test("every bad call to the addon is an error with a code, and the process continues", () => {
   const { runner } = stack;
   const id = runner.newSequence();
   runner.splice(id, [{ start: 0, end: 0, count: 10 }]);
@@ -187,7 +187,7 @@ test("fault 43: every bad call to the native side is an error with a code, and t
   runner.release(id);
 });
 
-test("fault 43: a bad step is rejected with a code, and the next good one is computed", async () => {
+test("a bad step is rejected with a code, and the next good one is computed", async () => {
   const { runner } = stack;
   const id = runner.newSequence();
   runner.splice(id, [{ start: 0, end: 0, count: 4 }]);
@@ -206,7 +206,7 @@ test("fault 43: a bad step is rejected with a code, and the next good one is com
   runner.release(id);
 });
 
-test("fault 46: a short prompt is answered within two steps while long ones are read and others stream", async () => {
+test("a short prompt is answered within three steps during long prefills and decodes", async () => {
   const streams = [1, 2].map((salt) => stack.ask(ids(20, salt), { session: `d${salt}`, maxTokens: 60 }));
   const reading = [3, 4].map((salt) => stack.ask(ids(300, salt), { session: `p${salt}`, maxTokens: 1 }));
   await until(() => steps > 0);
@@ -217,7 +217,7 @@ test("fault 46: a short prompt is answered within two steps while long ones are 
   await Promise.all([...streams, ...reading]);
 });
 
-test("fault 46: an answer that streams gets a token in every step, however many prompts wait", async () => {
+test("a running decode gets a token in every step while prompts wait", async () => {
   const stream = stack.ask(turns(1, "stream"), { session: "d", maxTokens: 40 });
   await until(() => steps > 0);
   const since = steps;

@@ -1,4 +1,4 @@
-// Section D of the catalogue: reuse that silently does not happen. Counts of tokens, never prose.
+// Silent cache misses: reuse that should happen and does not. Compares token counts.
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Message } from "../../src/chat/chat.ts";
 import { assistant, ids, openTinyStack, system, type TinyStack, turns, user } from "../support/tiny-stack.ts";
@@ -13,7 +13,7 @@ afterAll(() => stack?.close());
 const around = 24;
 const lengthOf = (messages: readonly Message[]) => stack.backend.applyTemplate(messages).tokens.length;
 
-test("fault 47: thinking that a client strips from its history is cut out, and what follows it stays", async () => {
+test("reasoning that a client strips from its history is cut out, and the cells behind it are reused", async () => {
   const thought = (turn: number) => `<think>${"step by step ".repeat(6)}${turn}</think>`;
   const history = (thinking: boolean): Message[] =>
     turns(9, "think").map((message, turn) =>
@@ -29,7 +29,7 @@ test("fault 47: thinking that a client strips from its history is cut out, and w
   expect(cacheUsage.relocated).toBeGreaterThan(100);
 });
 
-test("fault 48: what the model said comes back as the ids it was said with, whatever they spell", async () => {
+test("generated text in the history is matched by its original token ids", async () => {
   for (let attempt = 0; attempt < 30; attempt++) {
     const session = `said-${attempt}`;
     const first = [user(`Say ${attempt}`)];
@@ -43,7 +43,7 @@ test("fault 48: what the model said comes back as the ids it was said with, what
   }
 });
 
-test("fault 50: a bill says why reuse stopped, and says so differently for different reasons", async () => {
+test("the cache usage names the reason why reuse stopped", async () => {
   stack.clear();
   const messages = [system("You tell the truth."), ...turns(5, "why")];
   const bills = [];
@@ -56,7 +56,7 @@ test("fault 50: a bill says why reuse stopped, and says so differently for diffe
   expect(new Set(reasons).size).toBe(3);
 });
 
-test("fault 52: the tokens reused are all that came before, at every length, with no page of lag", async () => {
+test("all earlier tokens are reused at every length, without rounding to pages", async () => {
   stack.clear();
   const whole = ids(70, 52);
   await stack.ask(whole.slice(0, 1), { session: "grow", maxTokens: 1 });
@@ -66,7 +66,7 @@ test("fault 52: the tokens reused are all that came before, at every length, wit
   }
 });
 
-test("fault 52: an unchanged history costs its new turn only, at every length", async () => {
+test("an unchanged history computes the new message only, at every length", async () => {
   const history = turns(11, "lag");
   await stack.ask(history.slice(0, 1), { session: "turns", maxTokens: 1 });
   for (let count = 3; count <= 11; count += 2) {

@@ -1,5 +1,5 @@
-// Faults of the catalogue that live on the floor: positions, rotations, the tail of an answer, files. On the tiny
-// model in f32, so that what differs is the order of a sum.
+// Faults of the native side: positions, key rotation, the last token of an answer, KV files. Tiny model in f32, so
+// that results differ by the order of a sum only.
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -24,7 +24,7 @@ afterAll(async () => {
 const tokensIn = (id: SequenceId) => Array.from(runner.inspect(id).tokens);
 const cut = (start: number, end: number) => ({ start, end, tokens: new Int32Array(0) });
 
-test("fault 1: after several cuts in one edit every surviving token stands where a list puts it", async () => {
+test("after several deletions in one edit every remaining token has the position that a list gives it", async () => {
   const id = await prefill(runner, Int32Array.from([..."abcdefghj"].map((letter) => letter.charCodeAt(0))));
   await edit(runner, id, [cut(2, 4), cut(6, 7)]);
   expect(String.fromCharCode(...tokensIn(id))).toBe("abefhj");
@@ -46,7 +46,7 @@ test("fault 1: after several cuts in one edit every surviving token stands where
   );
 });
 
-test("fault 2: keys of every number format are shifted by an edit, with a bounded error and no failure", async () => {
+test("an edit shifts keys of every number format with a bounded error", async () => {
   const tokens = tokensOf(160);
   const bounds: Record<KvType, number> = { f32: 1e-4, f16: 0.01, bf16: 0.05, int8: 0.1 };
   for (const [kvType, bound] of Object.entries(bounds) as [KvType, number][]) {
@@ -62,14 +62,14 @@ test("fault 2: keys of every number format are shifted by an edit, with a bounde
   }
 });
 
-test("fault 4: a model whose rotation is scaled by YaRN is refused at import, so no shift can rescale a key", async () => {
+test("a model with YaRN scaling is refused at import", async () => {
   const metadata = { "qwen2.rope.scaling.type": "yarn", "qwen2.rope.scaling.factor": { float: 4 } } as const;
   await expect(ensureTinyModel(join(folder, "yarn"), { metadata })).rejects.toMatchObject({
     code: "UNSUPPORTED_MODEL",
   });
 });
 
-test("fault 4: a hundred shifts change the length of no key: what is stored is what was written", async () => {
+test("a hundred shifts do not change the stored keys", async () => {
   const id = await prefill(runner, tokensOf(80));
   const before = runner.inspect(id, 1).keys!;
   for (let shift = 0; shift < 100; shift++) {
@@ -83,7 +83,7 @@ test("fault 4: a hundred shifts change the length of no key: what is stored is w
   runner.release(id);
 });
 
-test("fault 5: the same way in one edit, in ten and in a hundred ends at the same keys, bit for bit", async () => {
+test("the same shift in one, ten and a hundred edits gives the same keys, bit for bit", async () => {
   const ways = [1, 10, 100].map(async (edits) => {
     const own = await openTiny("faults_native", { kvType: "f16", pages: 32 });
     const id = await prefill(own, tokensOf(300));
@@ -98,7 +98,7 @@ test("fault 5: the same way in one edit, in ten and in a hundred ends at the sam
   expect(hundred).toEqual(one);
 });
 
-test("fault 10: after a shift the logits stay near a cold prefill's, and count of reused cells is no measure", async () => {
+test("after a shift the logits stay near those of a cold prefill", async () => {
   const tokens = tokensOf(240);
   const summary = tokensOf(20, 5);
   const id = await prefill(runner, tokens);
@@ -117,7 +117,7 @@ test("fault 10: after a shift the logits stay near a cold prefill's, and count o
   for (const one of [id, cold, wrong]) runner.release(one);
 });
 
-test("fault 17: an answer's last token has no cell, however it ends, and edits at the very tail are right", async () => {
+test("the last token of an answer has no cell, and edits at the tail are right", async () => {
   const engine = new Engine(await openTiny("faults_native"), { stepTokens: 64 });
   const prompt = Array.from(tokensOf(33));
   const sequence = engine.create();
@@ -144,7 +144,7 @@ test("fault 17: an answer's last token has no cell, however it ends, and edits a
   await engine.close();
 });
 
-test("fault 18: cutting back to 0, 1 and k tokens and going on equals a cold start", async () => {
+test("truncating to 0, 1 and k tokens and continuing equals a cold start", async () => {
   for (const kept of [0, 1, 37]) {
     const id = await prefill(runner, tokensOf(90));
     await edit(runner, id, [cut(kept, 90)]);
@@ -156,7 +156,7 @@ test("fault 18: cutting back to 0, 1 and k tokens and going on equals a cold sta
   }
 });
 
-test("fault 20: a new cell is rotated for its index, in one step and token by token", async () => {
+test("a new cell is rotated for its position, in one step and token by token", async () => {
   const tokens = tokensOf(60);
   const whole = await prefill(runner, tokens);
   const byOne = await prefill(runner, tokens, 1);
@@ -166,7 +166,7 @@ test("fault 20: a new cell is rotated for its index, in one step and token by to
   for (const one of [whole, byOne]) runner.release(one);
 });
 
-test("fault 27: a file of another layout, model, format or rotation is refused, and so is any flipped bit", async () => {
+test("a KV file of another layout, model, format or rotation, or with a flipped bit, is refused", async () => {
   const id = await prefill(runner, tokensOf(20));
   const [file, broken] = [join(folder, "whole.kv"), join(folder, "broken.kv")];
   await runner.save(id, file);
@@ -187,7 +187,7 @@ test("fault 27: a file of another layout, model, format or rotation is refused, 
   expect(runner.stats().pagesUsed).toBe(0);
 });
 
-test("fault 34: a fork that ends inside a page goes on beside its source, at every number of cells in it", async () => {
+test("a fork that ends inside a page and its source both continue, for every fill of the page", async () => {
   const tokens = tokensOf(32);
   const source = await prefill(runner, tokens);
   for (let shared = 16; shared <= 32; shared++) {
@@ -205,7 +205,7 @@ test("fault 34: a fork that ends inside a page goes on beside its source, at eve
   runner.release(source);
 });
 
-test("fault 44: saving and restoring, empty or not, is whole or not at all, and reuses every cell", async () => {
+test("save and restore are complete or fail, and reuse every cell", async () => {
   const engine = new Engine(await openTiny("faults_native", { pages: 16 }), { stepTokens: 64 });
   const [empty, sequence] = [engine.create(), engine.create()];
   const [none, some] = [join(folder, "none.kv"), join(folder, "some.kv")];

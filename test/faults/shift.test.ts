@@ -1,5 +1,5 @@
-// Section A of the catalogue, as far as models, sessions and settings can have it: rotary schemes that cannot be
-// shifted are refused at import, and what can be shifted survives rewinding. The native side has its own file.
+// Position shifts in models, sessions and settings: rotary schemes that cannot be shifted are refused at import, and
+// the others survive a rewind. native.test.ts has the shifts of the native side.
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -24,7 +24,7 @@ async function importing(metadata: TinyOptions["metadata"]): Promise<void> {
 
 const unsupported = { code: "UNSUPPORTED_MODEL", status: 400 };
 
-test("fault 6: a model with several rotary axes is refused at import, as an error and by name", async () => {
+test("a model with several rotary axes is refused at import by name", async () => {
   for (const architecture of ["qwen2vl", "qwen3vl", "qwen35"])
     await expect(importing({ "general.architecture": architecture })).rejects.toMatchObject({
       ...unsupported,
@@ -32,21 +32,21 @@ test("fault 6: a model with several rotary axes is refused at import, as an erro
     });
 });
 
-test("fault 7: a model with sliding windows is refused at import, with the window's width", async () => {
+test("a model with sliding windows is refused at import with the width of the window", async () => {
   await expect(importing({ "qwen2.attention.sliding_window": 512 })).rejects.toMatchObject(unsupported);
   await expect(importing({ "general.architecture": "gemma3" })).rejects.toMatchObject(unsupported);
 });
 
-test("fault 8: a model whose keys are compressed (MLA) is refused at import", async () => {
+test("a model whose keys are compressed (MLA) is refused at import", async () => {
   await expect(importing({ "general.architecture": "deepseek2" })).rejects.toMatchObject(unsupported);
 });
 
-test("fault 9: a model with recurrent layers is refused at import, so no edit can skip its state", async () => {
+test("a model with recurrent layers is refused at import", async () => {
   for (const architecture of ["qwen3next", "mamba", "rwkv7", "jamba"])
     await expect(importing({ "general.architecture": architecture })).rejects.toMatchObject(unsupported);
 });
 
-test("fault 13: settings taken in pairs all start, edit and answer", async () => {
+test("every pair of setting values starts, edits and answers", async () => {
   const axes: readonly (readonly [key: string, values: readonly string[]])[] = [
     ["cache.kv_type", ["f32", "f16", "bf16", "int8"]],
     ["activations", ["f32", "int8"]],
@@ -72,7 +72,7 @@ test("fault 13: settings taken in pairs all start, edit and answer", async () =>
   }
 });
 
-test("fault 14: rotary geometries that differ from ours are refused one by one", async () => {
+test("unsupported rotary geometries are refused one by one", async () => {
   const geometries: readonly TinyOptions["metadata"][] = [
     { "qwen2.rope.dimension_count": 8 },
     { "qwen2.rope.scaling.type": "yarn", "qwen2.rope.scaling.factor": { float: 4 } },
@@ -85,13 +85,13 @@ test("fault 14: rotary geometries that differ from ours are refused one by one",
     await expect(importing(metadata), JSON.stringify(metadata)).rejects.toMatchObject(unsupported);
 });
 
-test("fault 15: there is no setting that keeps cells and leaves out their rotation", () => {
+test("no setting keeps cells without rotating their keys", () => {
   const keys = settings.map(({ key, sentence }) => `${key} ${sentence}`);
   expect(keys.filter((text) => /rot|rope|shift/i.test(text))).toEqual([]);
 });
 
 for (const family of ["qwen2", "llama"] as const)
-  test(`fault 18: a rewind to nothing, to a part and then going on equals a cold start (${family})`, async () => {
+  test(`a rewind to no or some tokens, then continuing, equals a cold start (${family})`, async () => {
     const stack = await openTinyStack({ model: { family, id: `rewind-${family}` } });
     const whole = turns(7, "rewind");
     await stack.ask(whole, { session: "s", reuse: "prefix" });

@@ -1,12 +1,11 @@
-// The soak in its short form: the same code as `npm run bench -- soak`, for a minute; and two soaks over a runner
-// that is broken for good, which must not pass.
+// The soak of `npm run bench -- soak` for a minute, and two soaks over a faulty runner that must fail.
 import { expect, test } from "vitest";
 import { soak } from "../../bench/soak/soak.ts";
 import type { Runner } from "../../src/engine/addon.ts";
 
 const size = { clients: 32, cacheTokens: 4096, replays: 60 };
 
-test("thirty-two bad clients, a tiny pool and a faulty runner leave nothing behind and nothing wrong", async () => {
+test("thirty-two misbehaving clients, a tiny pool and a faulty runner cause no leak and no wrong answer", async () => {
   const outcome = await soak({ ...size, seconds: 60, seed: 20_261_130 });
   expect(outcome.wrongs).toEqual([]);
   const { counts, faults, bills, house, replayed } = outcome;
@@ -33,7 +32,7 @@ function broken(runner: Runner, call: Partial<Runner>): Runner {
   });
 }
 
-test("a runner that forgets a single release is found out", async () => {
+test("the soak detects a runner that skips one release", async () => {
   let releases = 0;
   const sabotage = (runner: Runner) =>
     broken(runner, {
@@ -45,7 +44,7 @@ test("a runner that forgets a single release is found out", async () => {
   expect(wrongs).toContainEqual(expect.stringMatching(/^after letting go: .*"sequences":[1-9]/));
 }, 60_000);
 
-test("a runner that now and then says another token is found out", async () => {
+test("the soak detects a runner that sometimes samples another token", async () => {
   let steps = 0;
   const sabotage = (runner: Runner) =>
     broken(runner, {

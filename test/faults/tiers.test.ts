@@ -1,5 +1,5 @@
-// Faults of caches with a second storey: what goes out to a file in one conversation must not come back in
-// another, too late, twice, or not at all; and pages and files together stay inside what they were given.
+// Faults of the disk tier: a session written to a file must not be restored into another session, late, twice or not
+// at all; pages and files stay within their budgets.
 import { mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -47,7 +47,7 @@ function shared(a: readonly Message[], b: readonly Message[]): number {
 const bytesIn = () => readdirSync(folder).reduce((sum, name) => sum + statSync(join(folder, name)).size, 0);
 const sessionsOf = (count: number) => Array.from({ length: count }, (_, place) => `tier${place}`);
 
-test("fault 21: two sessions evicted in one tick never answer with each other's text", async () => {
+test("two sessions evicted in one tick do not swap their answers", async () => {
   await openTight();
   const names = sessionsOf(6);
   const cold = new Map<string, string>();
@@ -70,7 +70,7 @@ test("fault 21: two sessions evicted in one tick never answer with each other's 
   expect(stack.backend.counts().evictions).toBeGreaterThan(4);
 });
 
-test("fault 25: a request that comes while its session is on its way to a file waits for nothing wrong", async () => {
+test("a request during the write of its session to a file is answered correctly", async () => {
   const wrap = (runner: Runner): Runner =>
     new Proxy(runner, {
       get(target, key) {
@@ -99,7 +99,7 @@ test("fault 25: a request that comes while its session is on its way to a file w
   }
 });
 
-test("fault 26: sessions that come back from files after mixed load answer as if they had never been away", async () => {
+test("sessions restored from files after mixed load answer as before", async () => {
   await openTight();
   const names = sessionsOf(6);
   const cold = new Map<string, string>();
@@ -117,7 +117,7 @@ test("fault 26: sessions that come back from files after mixed load answer as if
   }
 });
 
-test("fault 45: pages and files stay inside their budgets, and gauges say how much they hold", async () => {
+test("pages and files stay within their budgets, and the gauges show their use", async () => {
   // A session of about 400 tokens is some 200 KiB.
   await openTight({ flags: { "cache.disk": "1M" } });
   for (const name of sessionsOf(16)) {
@@ -133,7 +133,7 @@ test("fault 45: pages and files stay inside their budgets, and gauges say how mu
   expect(diskWrites).toBeGreaterThan(6);
 });
 
-test("fault 51: what is written to files is also read back, and both are counted", async () => {
+test("sessions written to files are restored, and both are counted", async () => {
   await openTight();
   const names = sessionsOf(5);
   for (const name of names) await stack.ask(conversation(name), { session: name, maxTokens: 2 });

@@ -1,11 +1,10 @@
-// Section B of the catalogue: cells of one conversation, model, tenant or state of exactness served to another.
-// An answer is right when it equals that of a cold start; greedy, so one wrong cell tends to show.
+// Wrong KV: cells of one session, model, tenant or exactness used for another. An answer is right when it equals that
+// of a cold start; sampling is greedy, so that one wrong cell shows.
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Message } from "../../src/chat/chat.ts";
 import type { Runner } from "../../src/engine/addon.ts";
 import { PrefixIndex } from "../../src/session/residency/prefix-index.ts";
 import { assistant, ids, openTinyStack, system, type TinyStack, turns, user } from "../support/tiny-stack.ts";
-import { doesNotApply } from "./does-not-apply.ts";
 
 let stack: TinyStack;
 beforeAll(async () => {
@@ -13,7 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => stack?.close());
 
-test("fault 23: two models in one process never touch each other's pages", async () => {
+test("two models in one process do not share pages", async () => {
   const other = await openTinyStack({ model: { seed: 99, id: "other" } });
   const prompts = [turns(3, "both"), turns(5, "models"), turns(3, "alternate")];
   const alone = [];
@@ -27,7 +26,7 @@ test("fault 23: two models in one process never touch each other's pages", async
   await other.close();
 });
 
-test("fault 24: a cut leaves every layer with the same cells as the sequence", async () => {
+test("after a deletion every layer has the cells of the sequence", async () => {
   stack.clear();
   const { runner } = stack;
   await stack.ask(ids(200), { session: "cut", maxTokens: 1 });
@@ -57,7 +56,7 @@ function sequenceOf({ runner }: TinyStack, length: number): number {
   throw new Error(`no sequence has ${length} cells`);
 }
 
-test("fault 28: prompts whose hashes all collide are told apart by their ids", () => {
+test("prompts with colliding hashes are distinguished by their ids", () => {
   const index = new PrefixIndex<string>(16, () => "same");
   index.set("ann", undefined, Int32Array.from(ids(64, 1)));
   index.set("bob", undefined, Int32Array.from(ids(64, 2)));
@@ -67,7 +66,7 @@ test("fault 28: prompts whose hashes all collide are told apart by their ids", (
   expect(index.find(undefined, Int32Array.from(ids(64, 4)), usable)?.count ?? 0).toBe(0);
 });
 
-test("fault 29: equal words as tenant and as session name never make two conversations one", async () => {
+test("the same word as tenant and as session id does not merge two sessions", async () => {
   const prompt = turns(5, "secret");
   const words = ["a", "b", "a\0b", "", "undefined"];
   const pairs = words.flatMap((tenant) => words.map((session) => ({ tenant, session: session || "empty" })));
@@ -86,7 +85,7 @@ test("fault 29: equal words as tenant and as session name never make two convers
   }
 });
 
-test("fault 31: what was proposed and not said is in no cell and in nobody's prefix", async () => {
+test("rejected draft tokens are in no cell and in no cached prefix", async () => {
   /** What the cache would hold had the proposals behind the accepted ones stayed. */
   const never: { tokens: number[]; said: number }[] = [];
   const guessing = await openTinyStack({ wrap: (runner) => noting(runner, never) });
@@ -126,7 +125,7 @@ function noting(inner: Runner, never: { tokens: number[]; said: number }[]): Run
   });
 }
 
-test("fault 32: a hit of every number of pages gives what a miss gives", async () => {
+test("a cache hit of any number of pages gives the answer of a miss", async () => {
   const whole = ids(16 * 7, 32);
   for (let pages = 1; pages <= 6; pages++)
     for (const over of [-1, 0, 1]) {
@@ -140,7 +139,7 @@ test("fault 32: a hit of every number of pages gives what a miss gives", async (
     }
 });
 
-test("fault 33: reuse of pages in every number format equals a cold start in that format", async () => {
+test("page reuse in every number format equals a cold start in that format", async () => {
   for (const kvType of ["f16", "bf16", "int8"]) {
     const small = await openTinyStack({ flags: { "cache.kv_type": kvType, "cache.tokens": "2048" } });
     const whole = ids(150, 33);
@@ -152,12 +151,9 @@ test("fault 33: reuse of pages in every number format equals a cold start in tha
   }
 });
 
-doesNotApply(
-  35,
-  "every layer keeps all tokens: models with windows are refused (fault 7), so lengths are one",
-);
+// A length per layer does not exist: models with sliding windows are refused at import (shift.test.ts).
 
-test("fault 37: what one session holds after an edit is never an exact beginning for another", async () => {
+test("stale cells of one session are not an exact prefix for another", async () => {
   stack.clear();
   const before: Message[] = [system("You keep the stack and tell the truth about it."), ...turns(9, "long")];
   await stack.ask(before, { session: "a", maxTokens: 1 });

@@ -1,5 +1,5 @@
-// One abort signal per request, cut by whichever comes first: the client closes its socket, or the server
-// shuts down. The signal's reason is the PocketError that the answer then ends with.
+// One abort signal per request. It aborts when the client closes its socket or the server shuts down; its reason is
+// the PocketError that ends the answer.
 import type { FastifyInstance, FastifyReply } from "fastify";
 import { PocketError, pocketError } from "../../errors.ts";
 
@@ -12,40 +12,40 @@ export class RequestAborts {
     app.addHook("preClose", () => this.cutAll());
   }
 
-  /** Runs `serve` with the request's signal. Rejects as `serve` does, or with the reason of the cut. */
-  async hold<Result>(reply: FastifyReply, serve: (signal: AbortSignal) => Promise<Result>): Promise<Result> {
+  /** Runs `serve` with the request's signal. Rejects with the reason of the abort, else as `serve` does. */
+  async run<Result>(reply: FastifyReply, serve: (signal: AbortSignal) => Promise<Result>): Promise<Result> {
     if (this.closing) throw pocketError("ENGINE_CLOSED");
     const controller = new AbortController();
     const onClose = () => controller.abort(pocketError("CANCELLED"));
     reply.raw.once("close", onClose);
     const work = serve(controller.signal);
-    const line = {
+    const entry = {
       controller,
       ended: work.then(
         () => {},
         () => {},
       ),
     };
-    this.live.add(line);
+    this.live.add(entry);
     try {
       return await work;
     } catch (cause) {
       throw abortReason(controller.signal) ?? cause;
     } finally {
       reply.raw.off("close", onClose);
-      this.live.delete(line);
+      this.live.delete(entry);
     }
   }
 
   private async cutAll(): Promise<void> {
     this.closing = true;
-    const lines = [...this.live];
-    for (const line of lines) line.controller.abort(pocketError("ENGINE_CLOSED"));
-    await Promise.all(lines.map((line) => line.ended));
+    const entries = [...this.live];
+    for (const entry of entries) entry.controller.abort(pocketError("ENGINE_CLOSED"));
+    await Promise.all(entries.map(({ ended }) => ended));
   }
 }
 
-/** Why the signal was cut, if it was. */
+/** The reason of an aborted signal; null if it has not aborted. */
 export function abortReason(signal: AbortSignal): PocketError | null {
   if (!signal.aborted) return null;
   return signal.reason instanceof PocketError ? signal.reason : pocketError("CANCELLED");

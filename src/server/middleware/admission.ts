@@ -1,9 +1,9 @@
-// The context's queue: so many requests are served at once, so many more may wait, the next one is turned away
-// with 429. It counts requests, not tokens; which sequence computes when is the engine's business.
+// Admission: limits the requests that are served at once and those that wait; a further one gets 429. It counts
+// requests, not tokens; the engine's scheduler decides what is computed in each step.
 import { pocketError } from "../../errors.ts";
 import type { QueueLoad } from "./retry-after.ts";
 
-/** Weight of the newest request in the average time that a place is held. */
+/** Weight of the newest request in the moving average of serving times. */
 const newest = 0.2;
 
 export class Admission {
@@ -17,8 +17,8 @@ export class Admission {
   ) {}
 
   /**
-   * Resolves, in order of arrival, with a function that gives the place back (idempotent). Rejects with
-   * QUEUE_FULL at once, or with the signal's reason when it aborts while waiting.
+   * Resolves in order of arrival with a function that ends the request (idempotent). Rejects with QUEUE_FULL at
+   * once, or with the signal's reason when it aborts in the queue.
    */
   async enter(signal: AbortSignal): Promise<() => void> {
     signal.throwIfAborted();
@@ -34,7 +34,7 @@ export class Admission {
     };
   }
 
-  get pace(): QueueLoad {
+  get load(): QueueLoad {
     return { ...this.counts, averageServedMs: this.averageServedMs, limit: this.activeLimit };
   }
 
@@ -45,16 +45,16 @@ export class Admission {
   private wait(signal: AbortSignal): Promise<void> {
     if (this.waiting.length >= this.queueLimit) throw pocketError("QUEUE_FULL", this.waiting.length);
     return new Promise((resolve, reject) => {
-      const turn = () => {
-        signal.removeEventListener("abort", giveUp);
+      const admit = () => {
+        signal.removeEventListener("abort", onAbort);
         resolve();
       };
-      const giveUp = () => {
-        this.waiting.splice(this.waiting.indexOf(turn), 1);
+      const onAbort = () => {
+        this.waiting.splice(this.waiting.indexOf(admit), 1);
         reject(signal.reason);
       };
-      signal.addEventListener("abort", giveUp, { once: true });
-      this.waiting.push(turn);
+      signal.addEventListener("abort", onAbort, { once: true });
+      this.waiting.push(admit);
     });
   }
 
@@ -63,7 +63,7 @@ export class Admission {
       this.averageServedMs === 0 ? ms : newest * ms + (1 - newest) * this.averageServedMs;
   }
 
-  /** The place goes to the first in the queue without becoming free in between. */
+  /** Admits the first in the queue; `active` stays the same, so that a new arrival cannot overtake it. */
   private leave(): void {
     const next = this.waiting.shift();
     if (next === undefined) this.active--;

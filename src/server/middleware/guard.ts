@@ -1,6 +1,6 @@
-// Who may speak to the server: a Host and Origin check, because a web page that rebinds its domain to
-// 127.0.0.1 would otherwise drive a server that believes only in loopback, and API keys where there are any. An
-// IP address as Host is always allowed: rebinding needs a name. Each key is a tenant, whose sessions are its own.
+// Checks Host, Origin and API key of every request. The Host check stops DNS rebinding, by which a web page reaches a
+// server on loopback; rebinding needs a name, so an IP address as Host is always allowed. Each API key is a tenant
+// with its own sessions.
 import { createHash, timingSafeEqual } from "node:crypto";
 import { isIP } from "node:net";
 import type { FastifyInstance, FastifyRequest } from "fastify";
@@ -9,7 +9,7 @@ import type { ServerOptions } from "../backend.ts";
 
 declare module "fastify" {
   interface FastifyRequest {
-    /** Whose request it is; undefined where no key is asked for. Says nothing about the key itself. */
+    /** Digest of the API key; undefined if the server has no keys. */
     tenant: string | undefined;
   }
 }
@@ -38,11 +38,11 @@ function checkHost(request: FastifyRequest, allowedHosts: readonly string[]): vo
   const url = URL.canParse(`http://${host}`) ? new URL(`http://${host}`) : null;
   const name = url?.hostname ?? "";
   if (!isLoopback(name) && !isAddress(name) && !isListed(name, host, allowedHosts)) {
-    throw pocketError("FORBIDDEN", `The host '${host}' is not one this server answers to.`);
+    throw pocketError("FORBIDDEN", `The host '${host}' is not allowed on this server.`);
   }
   const origin = request.headers.origin;
   if (origin !== undefined && !isAllowedOrigin(origin, allowedHosts)) {
-    throw pocketError("FORBIDDEN", `Pages of the origin '${origin}' may not use this server.`);
+    throw pocketError("FORBIDDEN", `The origin '${origin}' is not allowed on this server.`);
   }
 }
 
@@ -69,9 +69,9 @@ function presentedKey(request: FastifyRequest): string {
   return bearer ?? (typeof header === "string" ? header : "");
 }
 
-/** The tenant of a presented key, if it is one of the ring. Every key is compared, whichever fits. */
+/** Maps a presented key to its tenant. Compares all keys, so that the time does not depend on which one matches. */
 function keyRing(apiKeys: readonly string[]): (presented: string) => string | undefined {
-  // Digests have one length, which timingSafeEqual needs and which hides the key's own.
+  // Digests have one length, as timingSafeEqual requires; the length of the key stays hidden.
   const digest = (text: string) => createHash("sha256").update(text).digest();
   const ring = apiKeys.map((key) => ({ wanted: digest(key), tenant: tenantName(key) }));
   return (presented) => {
@@ -80,7 +80,7 @@ function keyRing(apiKeys: readonly string[]): (presented: string) => string | un
   };
 }
 
-/** The same after a restart, so that what is on disk for a key stays that key's; another digest than the check's. */
+/** The same after a restart, because files on disk are kept per tenant. Not the digest that the check compares. */
 function tenantName(apiKey: string): string {
   return createHash("sha256").update(`pocket tenant\0${apiKey}`).digest("base64url").slice(0, 22);
 }

@@ -1,5 +1,5 @@
-// A request body and its headers into AnswerOptions: the smaller of the two length fields, the session under
-// any of the names that agents use for it. What the request leaves out stays out; whoever answers has defaults.
+// Reads AnswerOptions from body and headers. Of the two length fields the smaller one counts; the session id is
+// accepted under several names. Fields that the request leaves out stay undefined; defaults are in src/session.
 import type { IncomingHttpHeaders } from "node:http";
 import type { FastifyRequest } from "fastify";
 import type { AnswerOptions, SamplingOptions } from "../../chat/chat.ts";
@@ -30,7 +30,7 @@ export function answerOptions(
   };
 }
 
-/** Throws MODEL_NOT_FOUND; a body without a model means the one that is served. */
+/** Throws MODEL_NOT_FOUND. Without a model in the body, the served one is used. */
 export function checkModel(asked: string | null | undefined, model: ModelInfo): void {
   if (asked !== null && asked !== undefined && asked !== model.id) {
     throw pocketError("MODEL_NOT_FOUND", asked, model.id);
@@ -52,13 +52,13 @@ function samplingOf(body: Body): SamplingOptions {
   return Object.fromEntries(given);
 }
 
-/** -1 asks for a random seed, as in other servers. The sampler takes 0 … 2^53 - 1, so other signs fold. */
+/** -1 is a random seed, as in other servers. The sampler takes 0 to 2^53 - 1, so other negative seeds lose their sign. */
 function seedOf(seed: number | null | undefined): number | undefined {
   if (seed === null || seed === undefined || seed === -1) return undefined;
   return Math.abs(seed);
 }
 
-/** Agents name their conversation in a header of their own; the body wins. */
+/** Headers in which agents send a session id, in this order; the body has precedence. */
 const sessionHeaders = ["x-session-id", "x-session-affinity", "session-id"] as const;
 
 function sessionOf(body: Body, headers: IncomingHttpHeaders): string | undefined {

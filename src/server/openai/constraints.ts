@@ -1,6 +1,5 @@
-// What a chat body says about calls and the form of the answer, into stack types: tool_choice,
-// parallel_tool_calls, response_format. What contradicts itself is refused by its field; whether a schema can be
-// enforced is found out behind the Chat port.
+// Reads tool_choice, parallel_tool_calls and response_format of a chat body. Contradictions are refused with the name
+// of the field. src/session checks whether a schema can be enforced.
 import type { AnswerFormat, ChatRequest, Tool, ToolChoice } from "../../chat/chat.ts";
 import { badField } from "./error-response.ts";
 import type { ChatBody } from "./schemas.ts";
@@ -34,7 +33,7 @@ export function constraintsOf(body: ChatBody, tools: readonly Tool[]): Constrain
   };
 }
 
-/** `allowed`: of the tools in the prompt those that may be called. */
+/** `allowed`: names of the tools that may be called; all tools stay in the prompt. */
 function choiceOf(wire: ChatBody["tool_choice"]): { mode: ToolChoice; allowed?: string[] } {
   if (typeof wire !== "object" || wire === null) return { mode: wire ?? "auto" };
   if (wire.type === "function") return { mode: { name: wire.function.name } };

@@ -1,6 +1,5 @@
-// Turns whatever was thrown into the OpenAI error form {error: {message, type, code, param}} with its status.
-// It knows the table in src/errors.ts, zod's issues and fastify's own codes, and nothing else: an unknown
-// failure becomes 500 with its details in the log only.
+// Turns a thrown value into the OpenAI error form {error: {message, type, code, param}} with its status. Known are
+// PocketError, zod issues and fastify's codes; anything else is a 500 with its details in the log only.
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { hasZodFastifySchemaValidationErrors } from "fastify-type-provider-zod";
 import { PocketError, pocketError } from "../../errors.ts";
@@ -30,7 +29,7 @@ export function badField(param: string, detail: string): PocketError {
   return new PocketError("BAD_REQUEST", `${param}: ${detail}.`, param);
 }
 
-/** Any failure as an operating error of the table; null when nobody planned for it. */
+/** The failure as a PocketError; null for an unexpected one. */
 export function asPocketError(cause: unknown, bodyBytes = 0): PocketError | null {
   if (cause instanceof PocketError) return cause;
   if (hasZodFastifySchemaValidationErrors(cause)) {
@@ -58,9 +57,9 @@ export function asPocketError(cause: unknown, bodyBytes = 0): PocketError | null
   }
 }
 
-/** Unplanned failures reach the client without their details, which may quote the request. */
+/** Sent for unexpected failures: their details may quote the request, so they stay in the log. */
 export function internalError(): PocketError {
-  return new PocketError("INTERNAL", "The server failed inside.");
+  return new PocketError("INTERNAL", "The server failed unexpectedly.");
 }
 
 export interface ErrorOptions {
@@ -72,18 +71,18 @@ export interface ErrorOptions {
 export function installErrors(app: FastifyInstance, { bodyBytes, retryAfter }: ErrorOptions): void {
   app.setErrorHandler((cause, request, reply) => {
     const planned = asPocketError(cause, bodyBytes);
-    if (planned === null) request.log.error({ err: cause }, "request failed inside");
+    if (planned === null) request.log.error({ err: cause }, "request failed with an unexpected error");
     const error = planned ?? internalError();
     const seconds = retryAfter(error);
     if (seconds !== undefined) reply.header("retry-after", String(seconds));
-    // Clients of the OpenAI kind would try again at once; here that can never help.
+    // OpenAI clients would retry at once, which cannot help here.
     if (error.code === "CACHE_TOO_SMALL") reply.header("x-should-retry", "false");
     return sendError(reply, error);
   });
   app.setNotFoundHandler((request, reply) => {
     const path = request.url.split("?", 1)[0]!;
     const allowed = methodsOf(app, path).join(", ");
-    if (allowed === "") return sendError(reply, pocketError("NOT_FOUND", `There is no ${path} here.`));
+    if (allowed === "") return sendError(reply, pocketError("NOT_FOUND", `There is no route ${path}.`));
     reply.header("allow", allowed);
     return sendError(
       reply,
@@ -97,7 +96,7 @@ function sendError(reply: FastifyReply, error: PocketError): FastifyReply {
   return reply.code(error.status).send(errorBody(error));
 }
 
-/** Codes and numbers only: messages of requests never reach the log. */
+/** Logs codes and numbers only, never the content of requests. */
 export function logError(request: FastifyRequest, error: PocketError): void {
   const fields = { code: error.code, status: error.status, param: error.param };
   if (error.status >= 500) request.log.error(fields, error.detail);

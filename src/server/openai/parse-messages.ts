@@ -1,6 +1,6 @@
-// Wire messages and tools into stack messages and tools. Content may be a string, a list of parts or null,
-// developer becomes system, and anything that is not text is refused by its path: a text model that drops a
-// picture in silence answers another question than the one asked.
+// Parses messages and tools of the OpenAI shapes into those of src/chat. Content is a string, a list of text parts or
+// null; developer becomes system. A part that is not text is refused with its path, because an answer that ignores a
+// picture would be wrong.
 import type { Message, Tool, ToolCall } from "../../chat/chat.ts";
 import { badField } from "./error-response.ts";
 import type { WireMessage, WireTool } from "./schemas.ts";
@@ -70,7 +70,7 @@ function parseToolCall(wire: NonNullable<WireMessage["tool_calls"]>[number], ind
   return {
     id: wire.id ?? `call_${index}`,
     name,
-    // Some clients write no arguments as no text, which is not JSON.
+    // Some clients send an empty string for no arguments.
     arguments:
       typeof wireArguments === "string" ? wireArguments || "{}" : JSON.stringify(wireArguments ?? {}),
   };

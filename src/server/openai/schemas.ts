@@ -1,20 +1,19 @@
-// The wire shapes of requests that chat and text completions share. Unknown fields pass, because clients send
-// many (api-wide rule: ignore what is unknown, refuse what is known and not done); numbers out of range do
-// not. House types are made from these in parse-messages.ts and answer-options.ts; snake_case ends there.
+// Schemas of request bodies. Unknown fields are ignored, since clients send many; known fields that are not supported,
+// and numbers out of range, are refused. parse-messages.ts and answer-options.ts convert the bodies.
 import { z } from "zod";
 import type { Repair } from "../../chat/chat.ts";
 import { isRepair, repairGrammar } from "../../repair.ts";
 
 const integer = z.number().int();
 
-/** Looked at in one loop: a prompt has tens of thousands, and a schema for each costs milliseconds. */
+/** One loop: a zod schema per element costs milliseconds for a prompt of tens of thousands of ids. */
 export function isTokenIds(value: unknown): value is number[] {
   return Array.isArray(value) && value.every((id) => Number.isSafeInteger(id) && id >= 0);
 }
 
 const tokenIds = z.custom<number[]>(isTokenIds);
 
-/** Ours alone, so a misspelt key in it is refused instead of silently not done. */
+/** Strict: only Pocket defines these keys, so an unknown one is a spelling error. */
 export const pocketSchema = z.strictObject({
   session: z.string().min(1).max(256).nullish(),
   reuse: z.enum(["suffix", "prefix", "none"]).nullish(),
@@ -31,7 +30,7 @@ const answerFields = {
   max_tokens: integer.min(1).nullish(),
   temperature: z.number().min(0).max(2).nullish(),
   top_p: z.number().gt(0).max(1).nullish(),
-  /** -1 is how several servers spell "off". */
+  /** -1 is off, as in other servers. */
   top_k: integer.min(-1).max(1_000_000).nullish(),
   min_p: z.number().min(0).max(1).nullish(),
   repetition_penalty: z.number().gt(0).max(10).nullish(),
@@ -66,7 +65,7 @@ const toolCallSchema = z.looseObject({
   type: z.string().nullish(),
   function: z.looseObject({
     name: z.string(),
-    /** Text on the wire; some clients send the object itself. */
+    /** JSON text; some clients send the object. */
     arguments: z.union([z.string(), z.looseObject({})], { error: "must be JSON text" }).nullish(),
   }),
 });
@@ -139,7 +138,7 @@ export const completionSchema = z.looseObject({
   prompt: z.union([z.string(), tokenIds, z.array(z.union([z.string(), integer.min(0), tokenIds]))], {
     error: "must be a string or a list of token ids",
   }),
-  /** Alternatives per token, not a switch as in chat. */
+  /** The number of alternatives per token; in chat this is a boolean. */
   logprobs: integer.min(0).max(20).nullish(),
   echo: z.literal(false, { error: "must be false: the prompt is not repeated" }).nullish(),
   suffix: z.literal("", { error: "is not served: nothing is filled in before a suffix" }).nullish(),

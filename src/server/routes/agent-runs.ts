@@ -1,6 +1,6 @@
-// POST /v1/agent/runs with server-sent events, GET, GET one, DELETE to cancel. A run lives on when its client goes
-// away, so that it can be watched again. Off unless the server was started with it, and never without a key unless
-// that was asked for: an agent has a shell. Events go out in the JSON of harness/event-json.ts.
+// POST /v1/agent/runs with server-sent events, GET, GET one, DELETE to cancel. A run continues when its client leaves and
+// can be watched again. Off unless enabled, and with an API key unless agent.without_key is set, because an agent has a
+// shell. Events are in the JSON of harness/event-json.ts.
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { ZodTypeProvider } from "fastify-type-provider-zod";
 import { z } from "zod";
@@ -13,12 +13,12 @@ import type { LiveRun, LiveRuns } from "../../harness/live-runs.ts";
 import { harnessNames } from "../../harness/policies/registry.ts";
 import type { RunReport } from "../../harness/report.ts";
 import { runOptionsOf } from "../../harness/run-options.ts";
-import type { App, RouteContext } from "../app.ts";
+import type { App, RouteContext } from "../context.ts";
 import { badField } from "../openai/error-response.ts";
 import { admitted } from "../openai/respond.ts";
 import { EventStream } from "../sse.ts";
 
-/** Ours alone, so a misspelt key is refused. */
+/** Strict: only Pocket defines these keys, so an unknown one is a spelling error. */
 const runSchema = z.strictObject({
   task: z.string().min(1).nullish(),
   /** Id of a run to go on with; `task` is then one more request, if there is one. */
@@ -43,7 +43,7 @@ const runSchema = z.strictObject({
 
 type RunBody = z.infer<typeof runSchema>;
 const path = "/v1/agent/runs";
-/** A reader that is so far behind does not get every piece of text. */
+/** Events that wait for a slow reader; beyond it, text deltas are dropped. */
 const eventsBehind = 1000;
 
 export function agentRunRoutes(app: App, context: RouteContext): void {
@@ -59,7 +59,7 @@ export function agentRunRoutes(app: App, context: RouteContext): void {
   const { runs } = agent;
   app.addHook("preClose", () => runs.close());
   const allowed = apiKeys.length > 0 || agent.withoutKey;
-  // In a context of its own: a hook of `app` would stand before every route.
+  // A plugin scope of its own: a hook of `app` would run for every route.
   app.register(async (guarded) => {
     guarded.addHook("onRequest", async () => {
       if (!allowed) throw pocketError("AGENT_NEEDS_KEY");
@@ -98,7 +98,7 @@ function start(body: RunBody, request: FastifyRequest, context: RouteContext, ru
       "UNSUPPORTED_MODEL",
       `The chat template of ${backend.model.id} has no place for tools, which an agent needs.`,
     );
-  // Each turn takes its place in the queue like any other request.
+  // Each turn is admitted like any other request.
   const chat: Chat = {
     chat: (asked) =>
       admitted(context, asked.signal ?? new AbortController().signal, () => backend.chat(asked)),
@@ -130,7 +130,7 @@ function start(body: RunBody, request: FastifyRequest, context: RouteContext, ru
   );
 }
 
-/** Resolves when the run has ended, its reader has left or the server closes; only the first ends the run's line. */
+/** Streams the run's events until it ends, the reader leaves or the server closes. The run outlives its reader. */
 async function watch(
   live: LiveRun,
   reply: FastifyReply,
@@ -150,7 +150,7 @@ async function watch(
   };
   void live.ended.then(over);
   await aborts
-    .hold(reply, async (signal) => {
+    .run(reply, async (signal) => {
       signal.addEventListener("abort", over, { once: true });
       const stream = new EventStream(reply, options.keepAliveMs);
       try {

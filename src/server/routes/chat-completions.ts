@@ -1,23 +1,15 @@
-// POST /v1/chat/completions, whole or streamed, in the OpenAI shapes. Calls stream as they are written; what is
-// known and not served is refused by its field before anything is computed.
+// POST /v1/chat/completions, as one body or as a stream. A known field that is not supported is refused with its name
+// before anything is computed.
 import { randomUUID } from "node:crypto";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import type { ChatRequest, TokenLogprob, ToolCall } from "../../chat/chat.ts";
-import type { App, RouteContext } from "../app.ts";
+import type { ChatRequest, ToolCall } from "../../chat/chat.ts";
+import type { App, RouteContext } from "../context.ts";
 import { answerOptions, checkModel } from "../openai/answer-options.ts";
+import { cacheUsageAndTimings, chatChunks, chatLogprobs, usage } from "../openai/chunks.ts";
 import { constraintsOf } from "../openai/constraints.ts";
 import { badField } from "../openai/error-response.ts";
 import { parseMessages, parseTools } from "../openai/parse-messages.ts";
-import {
-  admitted,
-  type CallEvent,
-  type ChunkWriter,
-  cacheUsageAndTimings,
-  collectResponse,
-  type Logprobs,
-  streamAnswer,
-  usage,
-} from "../openai/respond.ts";
+import { admitted, collectResponse, streamAnswer } from "../openai/respond.ts";
 import { type ChatBody, chatSchema } from "../openai/schemas.ts";
 
 export function chatCompletionsRoute(app: App, context: RouteContext): void {
@@ -34,10 +26,10 @@ function serve(body: ChatBody, request: FastifyRequest, reply: FastifyReply, con
     created: Math.floor(Date.now() / 1000),
     model: backend.model.id,
   };
-  return aborts.hold(reply, async (signal) => {
+  return aborts.run(reply, async (signal) => {
     const events = admitted(context, signal, () => backend.chat({ ...asked, signal }));
     if (body.stream === true) {
-      const writer = chunkWriter(head, body.stream_options?.include_usage === true);
+      const writer = chatChunks(head, body.stream_options?.include_usage === true);
       await streamAnswer(events, reply, writer, { keepAliveMs: options.keepAliveMs, signal });
       return reply;
     }
@@ -49,7 +41,7 @@ function serve(body: ChatBody, request: FastifyRequest, reply: FastifyReply, con
         {
           index: 0,
           message: wireMessage(text, calls),
-          logprobs: asked.topLogprobs === undefined ? null : wireLogprobs(logprobs),
+          logprobs: asked.topLogprobs === undefined ? null : chatLogprobs(logprobs),
           finish_reason: finish.reason,
         },
       ],
@@ -88,26 +80,6 @@ function refuseUnserved(body: ChatBody): void {
   }
 }
 
-function chunkWriter(head: object, includeUsage: boolean): ChunkWriter {
-  const base = { ...head, object: "chat.completion.chunk" };
-  const chunk = (delta: object, finishReason: string | null, logprobs: object | null = null) => ({
-    ...base,
-    choices: [{ index: 0, delta, logprobs, finish_reason: finishReason }],
-    // OpenAI's rule: with include_usage every chunk has the key, and only the last one a value.
-    ...(includeUsage && { usage: null }),
-  });
-  return {
-    opening: () => [chunk({ role: "assistant", content: "" }, null)],
-    delta: ({ text, logprobs }) => chunk({ content: text }, null, logprobs ? wireLogprobs(logprobs) : null),
-    call: (event) => chunk({ tool_calls: [wireCallDelta(event)] }, null),
-    closing(finish) {
-      const last = { ...chunk({}, finish.reason), ...cacheUsageAndTimings(finish) };
-      if (!includeUsage) return [last];
-      return [last, { ...base, choices: [], usage: usage(finish), ...cacheUsageAndTimings(finish) }];
-    },
-  };
-}
-
 function wireMessage(text: string, calls: readonly ToolCall[]): object {
   if (calls.length === 0) return { role: "assistant", content: text, refusal: null };
   const tool_calls = calls.map(({ id, name, arguments: given }) => ({
@@ -116,19 +88,4 @@ function wireMessage(text: string, calls: readonly ToolCall[]): object {
     function: { name, arguments: given },
   }));
   return { role: "assistant", content: text === "" ? null : text, refusal: null, tool_calls };
-}
-
-/** Index, id and name once, then fragments with the index alone: clients put them together by it. */
-function wireCallDelta(event: CallEvent): object {
-  const { index } = event;
-  if (event.type === "tool-call-delta") return { index, function: { arguments: event.arguments } };
-  return { index, id: event.id, type: "function", function: { name: event.name, arguments: "" } };
-}
-
-function wireLogprobs(logprobs: Logprobs): object {
-  const entry = ({ token, logprob, bytes }: TokenLogprob) => ({ token, logprob, bytes });
-  return {
-    content: logprobs.map((chosen) => ({ ...entry(chosen), top_logprobs: chosen.top.map(entry) })),
-    refusal: null,
-  };
 }

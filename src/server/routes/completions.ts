@@ -1,23 +1,16 @@
-// POST /v1/completions: one prompt without a template, as text or as token ids, whole or streamed. A batch of
-// prompts, an echo of the prompt and a suffix are refused by their field.
+// POST /v1/completions: one prompt without a template, as text or token ids, as one body or as a stream. A batch of
+// prompts, `echo` and `suffix` are refused.
 import { randomUUID } from "node:crypto";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { CompletionRequest } from "../../chat/chat.ts";
-import type { App, RouteContext } from "../app.ts";
+import type { App, RouteContext } from "../context.ts";
 import { answerOptions, checkModel } from "../openai/answer-options.ts";
+import { cacheUsageAndTimings, completionChunks, completionLogprobs, usage } from "../openai/chunks.ts";
 import { badField } from "../openai/error-response.ts";
-import {
-  admitted,
-  type ChunkWriter,
-  cacheUsageAndTimings,
-  collectResponse,
-  type Logprobs,
-  streamAnswer,
-  usage,
-} from "../openai/respond.ts";
+import { admitted, collectResponse, streamAnswer } from "../openai/respond.ts";
 import { type CompletionBody, completionSchema, isTokenIds } from "../openai/schemas.ts";
 
-/** The documented default of this route; chat has none. */
+/** OpenAI's documented default for this route; chat has none. */
 const defaultMaxTokens = 16;
 
 export function completionsRoute(app: App, context: RouteContext): void {
@@ -35,15 +28,15 @@ function serve(body: CompletionBody, request: FastifyRequest, reply: FastifyRepl
     created: Math.floor(Date.now() / 1000),
     model: backend.model.id,
   };
-  return aborts.hold(reply, async (signal) => {
+  return aborts.run(reply, async (signal) => {
     const events = admitted(context, signal, () => backend.complete({ ...asked, signal }));
     if (body.stream === true) {
-      const writer = chunkWriter(head, body.stream_options?.include_usage === true);
+      const writer = completionChunks(head, body.stream_options?.include_usage === true);
       await streamAnswer(events, reply, writer, { keepAliveMs: options.keepAliveMs, signal });
       return reply;
     }
     const { text, logprobs, finish } = await collectResponse(events, signal, request.log);
-    const shaped = asked.topLogprobs === undefined ? null : wireLogprobs(logprobs, 0);
+    const shaped = asked.topLogprobs === undefined ? null : completionLogprobs(logprobs, 0);
     return {
       ...head,
       choices: [{ index: 0, text, logprobs: shaped, finish_reason: finish.reason }],
@@ -63,7 +56,7 @@ function toRequest(body: CompletionBody, request: FastifyRequest, context: Route
   };
 }
 
-/** A list with one prompt in it is that prompt; several are a batch. */
+/** A list of one prompt is accepted; a batch is not. */
 function onePrompt(prompt: CompletionBody["prompt"], vocab: number): string | number[] {
   if (typeof prompt === "string") return prompt;
   if (prompt.length === 0) throw badField("prompt", "is an empty list");
@@ -76,46 +69,7 @@ function onePrompt(prompt: CompletionBody["prompt"], vocab: number): string | nu
 function checkIds(ids: number[], vocab: number, path: string): number[] {
   if (ids.length === 0) throw badField(path, "is an empty list");
   const bad = ids.findIndex((id) => id >= vocab);
-  if (bad >= 0) throw badField(`${path}.${bad}`, `${ids[bad]} is no token id; the vocabulary has ${vocab}`);
+  if (bad >= 0)
+    throw badField(`${path}.${bad}`, `${ids[bad]} is not a token id; the vocabulary has ${vocab}`);
   return ids;
-}
-
-function chunkWriter(head: object, includeUsage: boolean): ChunkWriter {
-  let offset = 0;
-  const chunk = (text: string, finishReason: string | null, logprobs: object | null = null) => ({
-    ...head,
-    choices: [{ index: 0, text, logprobs, finish_reason: finishReason }],
-    ...(includeUsage && { usage: null }),
-  });
-  return {
-    opening: () => [],
-    delta({ text, logprobs }) {
-      const shaped = logprobs ? wireLogprobs(logprobs, offset) : null;
-      offset += text.length;
-      return chunk(text, null, shaped);
-    },
-    closing(finish) {
-      const last = { ...chunk("", finish.reason), ...cacheUsageAndTimings(finish) };
-      if (!includeUsage) return [last];
-      return [last, { ...head, choices: [], usage: usage(finish), ...cacheUsageAndTimings(finish) }];
-    },
-  };
-}
-
-/** The older, column-wise shape; `text_offset` counts characters from the start of the answer. */
-function wireLogprobs(logprobs: Logprobs, start: number): object {
-  let offset = start;
-  const offsets = logprobs.map(({ token }) => {
-    const here = offset;
-    offset += token.length;
-    return here;
-  });
-  return {
-    tokens: logprobs.map(({ token }) => token),
-    token_logprobs: logprobs.map(({ logprob }) => logprob),
-    top_logprobs: logprobs.map(({ top }) =>
-      Object.fromEntries(top.map(({ token, logprob }) => [token, logprob])),
-    ),
-    text_offset: offsets,
-  };
 }

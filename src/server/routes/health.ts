@@ -1,7 +1,6 @@
-// GET /health: whether the engine can answer, for which model, and since when. It needs no key and computes
-// nothing. A broken engine is 500 with the sentence that broke it.
+// GET /health: status, model and engine numbers; no API key needed. A broken engine is a 500 with the reason.
 import { errorTable } from "../../errors.ts";
-import type { App, RouteContext } from "../app.ts";
+import type { App, RouteContext } from "../context.ts";
 
 export function healthRoute(app: App, { backend, admission }: RouteContext): void {
   const startedAt = Date.now();

@@ -1,7 +1,7 @@
-// GET /v1/models and GET /v1/models/:id: the one model that this server has loaded.
+// GET /v1/models and GET /v1/models/:id: the served model.
 import { pocketError } from "../../errors.ts";
-import type { App, RouteContext } from "../app.ts";
 import type { ModelInfo } from "../backend.ts";
+import type { App, RouteContext } from "../context.ts";
 
 export function modelsRoutes(app: App, { backend }: RouteContext): void {
   app.get("/v1/models", () => ({ object: "list", data: [wireModel(backend.model)] }));

@@ -1,8 +1,8 @@
-// GET /v1/sessions, GET and DELETE /v1/sessions/:id: the conversations whose keys and values are resident, what
-// is in one, and how to let it go. Deleting loses time, not data: the next request computes its prompt again.
-// What belongs to another API key does not exist here.
-import type { App, RouteContext } from "../app.ts";
+// GET /v1/sessions, GET and DELETE /v1/sessions/:id: resident sessions of the tenant. After a deletion the next request
+// computes its prompt again. Sessions of other tenants are answered like ones that do not exist.
+
 import type { SessionInfo, SessionMap } from "../backend.ts";
+import type { App, RouteContext } from "../context.ts";
 
 export function sessionsRoutes(app: App, { backend }: RouteContext): void {
   app.get("/v1/sessions", ({ tenant }) => ({
@@ -20,7 +20,7 @@ export function sessionsRoutes(app: App, { backend }: RouteContext): void {
   });
 }
 
-/** Ranges go out as [start, end, …] lists: a map of a long session has thousands. */
+/** Ranges are lists [start, end, …], not objects: a long session has thousands. */
 function wireMap({ tokens, stale, spans, shifts }: SessionMap): object {
   return {
     tokens,

@@ -1,6 +1,6 @@
-// POST /tokenize, /detokenize and /apply-template: what the model would see, without computing anything.
+// POST /tokenize, /detokenize and /apply-template: token ids and rendered prompts; no model step runs.
 import { z } from "zod";
-import type { App, RouteContext } from "../app.ts";
+import type { App, RouteContext } from "../context.ts";
 import { badField } from "../openai/error-response.ts";
 import { parseMessages, parseTools } from "../openai/parse-messages.ts";
 import { messagesSchema, toolSchema } from "../openai/schemas.ts";
@@ -31,7 +31,8 @@ export function tokenizeRoutes(app: App, { backend }: RouteContext): void {
   app.post("/detokenize", { schema: { body: detokenizeSchema } }, ({ body }) => {
     const { vocab } = backend.model;
     const bad = body.tokens.findIndex((id) => id >= vocab);
-    if (bad >= 0) throw badField(`tokens.${bad}`, `${body.tokens[bad]} is no token id; there are ${vocab}`);
+    if (bad >= 0)
+      throw badField(`tokens.${bad}`, `${body.tokens[bad]} is not a token id; the vocabulary has ${vocab}`);
     return { content: backend.detokenize(body.tokens) };
   });
 
