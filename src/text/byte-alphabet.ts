@@ -1,8 +1,8 @@
-// The byte-level alphabet of BPE vocabularies: every byte is written as one printable character, so that a
-// vocabulary of byte strings can be kept in JSON. Bytes that are printable in Latin-1 stand for themselves,
-// the others for the characters from U+0100 on, in order (Radford et al. 2019, GPT-2).
+// The byte-level alphabet of BPE vocabularies: one printable character per byte, so that a vocabulary of byte strings
+// can be stored as JSON. A byte that is printable in Latin-1 is its own character; the others are the characters from
+// U+0100 on, in order (Radford et al. 2019, GPT-2).
 
-/** The bytes of a vocabulary entry, or undefined where it holds a character outside the alphabet. */
+/** The bytes of a vocabulary entry; undefined if it has a character outside the alphabet. */
 export function alphabetBytes(entry: string): Uint8Array | undefined {
   const bytes = new Uint8Array(entry.length);
   for (let at = 0; at < entry.length; at++) {
@@ -13,7 +13,7 @@ export function alphabetBytes(entry: string): Uint8Array | undefined {
   return bytes;
 }
 
-/** The character that stands for a byte. */
+/** The character of a byte, 0 … 255. */
 export function alphabetCharacter(byte: number): string {
   return String.fromCharCode(codeOfByte[byte]!);
 }

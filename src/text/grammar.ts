@@ -1,6 +1,5 @@
-// Constrained decoding: which tokens may come next so that the answer ends up in a grammar. A grammar is made of a
-// plan, proven in a worker first (grammar-check.ts), and kept for the next request with the same one. It gives masks over
-// the vocabulary and is told what was sampled; it never sees a logit.
+// Constrained decoding: token masks that keep an answer in a grammar. A grammar is compiled from a plan, checked in a
+// worker first (grammar-check.ts), and cached for the next request with the same plan.
 import { alphabetCharacter } from "./byte-alphabet.ts";
 import { compileLimitMs, GrammarCheck, type Vocabulary } from "./grammar-check.ts";
 import type { Tokenizer } from "./tokenizer.ts";
@@ -13,79 +12,79 @@ import {
   loadXgrammar,
 } from "./xgrammar.ts";
 
-/** How far one answer has come in its grammar. */
+/** Limits the next token of one answer; has one answer's state. */
 export interface TokenConstraint {
-  /** The answer is complete: a stop token was accepted, or one that the grammar does not know. */
+  /** The answer has ended: a stop token was accepted, or a token that is not allowed. */
   readonly terminated: boolean;
-  /** Whether the token fits; one that does not ends the grammar. */
+  /** Records a sampled token. False: it is not allowed, and the constraint has terminated. */
   accept(id: number): boolean;
-  /** Bit `id % 32` of word `id / 32` is 1 where the token may come next. A copy. */
+  /** Bit `id % 32` of word `id / 32` is 1 where the token may come next. Read-only. */
   mask(): Int32Array;
-  /** Idempotent; nothing else may be called afterwards. */
+  /** Idempotent; call nothing else afterwards. */
   dispose(): void;
 }
 
-/** Grammars kept for the next request; a vocabulary's masks take a few megabytes each. */
-const keptMax = 32;
-/** How long a refusal is repeated without another try, in milliseconds. */
+/** Number of cached grammars; each has a few megabytes of masks. */
+const maxCached = 32;
+/** How long a refusal is cached, in milliseconds. */
 const refusalMs = 60_000;
 
-type Kept = { readonly compiled: CompiledGrammar } | { readonly refusal: string };
+type Cached = { readonly compiled: CompiledGrammar } | { readonly refusal: string };
 
 export class Grammars {
-  readonly #kept = new Map<string, Promise<Kept>>();
-  #made: { readonly vocabulary: Vocabulary; readonly proof: GrammarCheck } | undefined;
+  readonly #cache = new Map<string, Promise<Cached>>();
+  #made: { readonly vocabulary: Vocabulary; readonly check: GrammarCheck } | undefined;
   #compiler: Promise<GrammarCompiler> | undefined;
 
   constructor(
     private readonly tokenizer: Tokenizer,
     private readonly stopTokens: ReadonlySet<number>,
-    /** Milliseconds after which a grammar is given up. */
+    /** CPU milliseconds after which the compilation of a grammar is ended. */
     private readonly limitMs = compileLimitMs,
   ) {}
 
-  /** A fresh start in the plan's grammar, or why there is none, in words that follow a colon. */
+  /** A constraint at the start of the plan's grammar, or the reason of a refusal, in words that follow a colon. */
   async start(plan: GrammarPlan): Promise<TokenConstraint | string> {
-    const kept = await this.#compiled(plan);
-    if ("refusal" in kept) return kept.refusal;
+    const cached = await this.#compiled(plan);
+    if ("refusal" in cached) return cached.refusal;
     const { GrammarMatcher } = loadXgrammar();
     const { size } = this.#base.vocabulary;
-    return new Matcher(await GrammarMatcher.createGrammarMatcher(kept.compiled), size);
+    return new Matcher(await GrammarMatcher.createGrammarMatcher(cached.compiled), size);
   }
 
-  /** Ends the worker. Grammars that were started go on. */
+  /** Ends the worker. Started constraints stay valid. */
   close(): void {
-    this.#made?.proof.close();
+    this.#made?.check.close();
   }
 
-  /** Most servers never constrain an answer, so the vocabulary is spelled out for the first that does. */
-  get #base(): { readonly vocabulary: Vocabulary; readonly proof: GrammarCheck } {
+  /** Made for the first constrained answer: most servers have none. */
+  get #base(): { readonly vocabulary: Vocabulary; readonly check: GrammarCheck } {
     if (!this.#made) {
       const vocabulary = vocabularyOf(this.tokenizer, this.stopTokens);
-      this.#made = { vocabulary, proof: new GrammarCheck(vocabulary, this.limitMs) };
+      this.#made = { vocabulary, check: new GrammarCheck(vocabulary, this.limitMs) };
     }
     return this.#made;
   }
 
-  #compiled(plan: GrammarPlan): Promise<Kept> {
+  #compiled(plan: GrammarPlan): Promise<Cached> {
     const key = JSON.stringify(plan);
-    const known = this.#kept.get(key);
-    this.#kept.delete(key);
+    const known = this.#cache.get(key);
+    this.#cache.delete(key);
     const compiled = known ?? this.#compile(plan, key);
-    this.#kept.set(key, compiled);
-    const oldest = this.#kept.keys().next().value;
-    if (this.#kept.size > keptMax && oldest !== undefined) {
-      void this.#kept.get(oldest)!.then((kept) => "compiled" in kept && kept.compiled.dispose());
-      this.#kept.delete(oldest);
+    this.#cache.set(key, compiled);
+    const oldest = this.#cache.keys().next().value;
+    if (this.#cache.size > maxCached && oldest !== undefined) {
+      void this.#cache.get(oldest)!.then((cached) => "compiled" in cached && cached.compiled.dispose());
+      this.#cache.delete(oldest);
     }
     return compiled;
   }
 
-  async #compile(plan: GrammarPlan, key: string): Promise<Kept> {
-    const refusal = await this.#base.proof.objection(plan);
+  async #compile(plan: GrammarPlan, key: string): Promise<Cached> {
+    const refusal = await this.#base.check.refusal(plan);
     if (refusal !== undefined) {
-      // Some are for want of time, which another day may have.
-      setTimeout(() => this.#kept.delete(key), refusalMs).unref();
+      // A plan that took too long may be compiled in time later.
+      setTimeout(() => this.#cache.delete(key), refusalMs).unref();
       return { refusal };
     }
     this.#compiler ??= this.#makeCompiler();
@@ -102,21 +101,21 @@ export class Grammars {
   }
 }
 
-/** Of the package's matcher, what is used here; its own way to a mask takes a turn of the event loop. */
+/** The methods of the package's matcher that are used; its own method for a mask is asynchronous. */
 interface Native {
   acceptToken(id: number): boolean;
   isTerminated(): boolean;
   dispose(): void;
 }
 
-/** What the package's matcher wraps, a field that it declares private. */
+/** The private field of the package's matcher that computes masks synchronously. */
 interface Handle {
   GetNextTokenBitmask(size: number): IntVector;
 }
 
 class Matcher implements TokenConstraint {
   readonly #handle: Handle;
-  #strayed = false;
+  #failed = false;
   #disposed = false;
 
   constructor(
@@ -127,20 +126,20 @@ class Matcher implements TokenConstraint {
   }
 
   get terminated(): boolean {
-    return this.#strayed || this.native.isTerminated();
+    return this.#failed || this.native.isTerminated();
   }
 
   accept(id: number): boolean {
     if (this.terminated) return false;
     try {
-      this.#strayed = !this.native.acceptToken(id);
+      this.#failed = !this.native.acceptToken(id);
     } catch {
-      this.#strayed = true;
+      this.#failed = true;
     }
-    return !this.#strayed;
+    return !this.#failed;
   }
 
-  /** Nothing is allowed once the library has failed: that ends this answer, and no other of its batch. */
+  /** All zeros if the library fails: that ends this answer, and no other one of its batch. */
   mask(): Int32Array {
     try {
       const vector = this.#handle.GetNextTokenBitmask(this.size);
@@ -158,7 +157,7 @@ class Matcher implements TokenConstraint {
   }
 }
 
-/** Special tokens, ids that stand for nothing and the padding to whole words of a mask are never allowed. */
+/** Never allowed: special tokens, unused ids, and the padding to whole words of a mask. */
 function vocabularyOf(tokenizer: Tokenizer, stopTokens: ReadonlySet<number>): Vocabulary {
   const never = new Set(tokenizer.addedTokens.filter(({ special }) => special).map(({ id }) => id));
   const size = Math.ceil(tokenizer.size / 32) * 32;

@@ -1,28 +1,28 @@
-// How far a JSON object reaches in text that is still coming. It counts brackets outside strings and nothing
-// else: whether what lies between them is JSON is for whoever reads the whole of it.
+// Finds the end of a JSON object in streamed text. It counts brackets outside strings; it does not check that the text
+// between them is JSON.
 
 export class JsonExtent {
   #depth = 0;
   #inString = false;
   #escaped = false;
 
-  /** Brackets open now; 0 before the object and behind it. */
+  /** Number of open brackets; 0 before and after the object. */
   get depth(): number {
     return this.#depth;
   }
 
   /**
-   * Reads from `at` on and stops behind the bracket that closes down to `depth`. Returns where it stopped, or -1
-   * when all of `text` is read and that bracket has not come.
+   * Reads `text` from index `at` on. Returns the index behind the bracket that closes down to `depth`, or -1 if the
+   * text ends before it.
    */
   close(text: string, at: number, depth: number): number {
-    for (let place = at; place < text.length; place++) {
-      if (this.#read(text[place]!) && this.#depth === depth) return place + 1;
+    for (let index = at; index < text.length; index++) {
+      if (this.#read(text[index]!) && this.#depth === depth) return index + 1;
     }
     return -1;
   }
 
-  /** Whether the character closed a bracket. */
+  /** True if the character closes a bracket. */
   #read(character: string): boolean {
     if (this.#inString) {
       if (this.#escaped) this.#escaped = false;

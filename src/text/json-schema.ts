@@ -1,20 +1,20 @@
-// A client's JSON schema made fit for a grammar: bounded in size and depth, without what costs much and means
-// little, and refused by its path where it says something that no grammar can be made of. What is dropped is no
-// longer enforced. One thing is added: an object with properties, and no word on others, has no others.
+// Prepares a client's JSON schema for a grammar: limits size and depth, drops keywords that have no effect or cost too
+// much, and refuses, with its path, what no grammar can express. A dropped keyword is not enforced. An object with
+// `properties` and no rule for others gets `additionalProperties: false`.
 
 /** Characters of the schema as JSON. */
-const charactersMax = 64 * 1024;
-const depthMax = 32;
-/** Counts beyond this make grammars of which a mask takes hundreds of times as long. */
-const countMax = 256;
+const maxCharacters = 64 * 1024;
+const maxDepth = 32;
+/** With counts beyond this a mask takes hundreds of times as long. */
+const maxCount = 256;
 
 const types = new Set(["object", "array", "string", "number", "integer", "boolean", "null"]);
-/** Keys whose values are schemas by name. */
-const named = new Set(["properties", "patternProperties", "$defs", "definitions"]);
-/** Keys whose values are data, not schemas. */
+/** Keywords whose values are schemas by name. */
+const schemaMaps = new Set(["properties", "patternProperties", "$defs", "definitions"]);
+/** Keywords whose values are data, not schemas. */
 const data = new Set(["enum", "const", "required", "type", "$ref", "pattern", "format"]);
-/** Say nothing about what is valid. */
-const silent = new Set([
+/** Keywords without effect on what is valid. */
+const annotations = new Set([
   "$schema",
   "$id",
   "$comment",
@@ -28,45 +28,44 @@ const silent = new Set([
 ]);
 const counts = new Set(["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"]);
 
-export interface SchemaObjection {
+export interface SchemaRefusal {
   /** Keys from the root, joined by dots; "" for the root. */
   readonly path: string;
-  /** Follows a colon. */
+  /** The reason, in words that follow a colon. */
   readonly sentence: string;
 }
 
-export interface FitSchema {
-  /** As the grammar gets it: JSON text. */
+export interface PreparedSchema {
+  /** JSON text for the grammar compiler. */
   readonly text: string;
-  /** Paths of what would matter and is left out. */
+  /** Paths of dropped keywords that would have had an effect. */
   readonly dropped: readonly string[];
 }
 
-/** The schema, or what is wrong with it. */
-export function grammarSchema(schema: unknown): FitSchema | SchemaObjection {
+export function grammarSchema(schema: unknown): PreparedSchema | SchemaRefusal {
   const length = JSON.stringify(schema ?? null).length;
-  if (length > charactersMax) {
-    return { path: "", sentence: `it has ${length} characters, more than ${charactersMax}` };
+  if (length > maxCharacters) {
+    return { path: "", sentence: `it has ${length} characters, more than ${maxCharacters}` };
   }
-  const reading = new Reading(schema);
-  const fit = reading.schema(schema, []);
-  return reading.objection ?? { text: JSON.stringify(fit), dropped: reading.dropped };
+  const preparation = new Preparation(schema);
+  const fit = preparation.schema(schema, []);
+  return preparation.refusal ?? { text: JSON.stringify(fit), dropped: preparation.dropped };
 }
 
-class Reading {
-  objection: SchemaObjection | undefined;
+class Preparation {
+  refusal: SchemaRefusal | undefined;
   readonly dropped: string[] = [];
 
   constructor(private readonly root: unknown) {}
 
   schema(value: unknown, path: readonly string[]): unknown {
     if (typeof value === "boolean") return value;
-    if (path.length > depthMax) return this.#object(path, `it is nested more than ${depthMax} deep`);
-    if (Array.isArray(value)) return value.map((item, place) => this.schema(item, [...path, String(place)]));
-    if (typeof value !== "object" || value === null) return this.#object(path, "a schema must be an object");
+    if (path.length > maxDepth) return this.#refuse(path, `it is nested more than ${maxDepth} deep`);
+    if (Array.isArray(value)) return value.map((item, index) => this.schema(item, [...path, String(index)]));
+    if (typeof value !== "object" || value === null) return this.#refuse(path, "a schema must be an object");
     const entries = Object.entries(value).filter(([key, item]) => {
       if (tooMany(key, item)) this.dropped.push([...path, key].join("."));
-      return !silent.has(key) && !tooMany(key, item);
+      return !annotations.has(key) && !tooMany(key, item);
     });
     const fit = entries.map(([key, item]) => [key, this.#member(key, item, [...path, key])] as const);
     const closed =
@@ -78,7 +77,7 @@ class Reading {
   }
 
   #member(key: string, value: unknown, path: readonly string[]): unknown {
-    if (named.has(key) && typeof value === "object" && value !== null) {
+    if (schemaMaps.has(key) && typeof value === "object" && value !== null) {
       const members = Object.entries(value).map(([name, item]) => [name, this.schema(item, [...path, name])]);
       return Object.fromEntries(members) as unknown;
     }
@@ -89,7 +88,7 @@ class Reading {
 
   #checkType(value: unknown, path: readonly string[]): void {
     const wrong = (Array.isArray(value) ? value : [value]).find((type) => !types.has(type as string));
-    if (wrong !== undefined) this.#object(path, `${JSON.stringify(wrong)} is no type of JSON`);
+    if (wrong !== undefined) this.#refuse(path, `${JSON.stringify(wrong)} is no type of JSON`);
   }
 
   #checkReference(value: unknown, path: readonly string[]): void {
@@ -103,22 +102,22 @@ class Reading {
           : undefined;
     }
     if (steps[0] !== "#" || target === undefined) {
-      this.#object(path, `${JSON.stringify(value)} is not in the schema`);
+      this.#refuse(path, `${JSON.stringify(value)} is not in the schema`);
     }
   }
 
-  /** The first one counts. */
-  #object(path: readonly string[], sentence: string): undefined {
-    this.objection ??= { path: path.join("."), sentence };
+  /** Keeps the first refusal. */
+  #refuse(path: readonly string[], sentence: string): undefined {
+    this.refusal ??= { path: path.join("."), sentence };
     return undefined;
   }
 }
 
 function tooMany(key: string, value: unknown): boolean {
-  return counts.has(key) && typeof value === "number" && value > countMax;
+  return counts.has(key) && typeof value === "number" && value > maxCount;
 }
 
-/** One of several schemas for the same object, each of which leaves the properties of the others open. */
+/** Several schemas apply to the same object, so each must allow the properties of the others. */
 function composed(schema: object, path: readonly string[]): boolean {
   return path.at(-2) === "allOf" || ["allOf", "anyOf", "oneOf", "$ref"].some((key) => key in schema);
 }

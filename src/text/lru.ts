@@ -1,6 +1,4 @@
-// The values used last, up to a total weight: the encodings of texts that come again with every request, and
-// the ids of answers given here. It forgets the least recently used first. It knows neither what it holds nor
-// how heavy that is: the caller says so.
+// LRU cache with a limit on the total weight of its values, which the caller states, and on their number.
 
 interface Entry<V> {
   readonly value: V;
@@ -11,10 +9,10 @@ export class Lru<V> {
   readonly #entries = new Map<string, Entry<V>>();
   #weight = 0;
 
-  /** `capacity` bounds the sum of the weights; a value heavier than that is not kept at all. */
+  /** `capacity` limits the sum of the weights; a value heavier than that is not stored. */
   constructor(
     private readonly capacity: number,
-    private readonly countMax: number = Number.POSITIVE_INFINITY,
+    private readonly maxEntries: number = Number.POSITIVE_INFINITY,
   ) {}
 
   get size(): number {
@@ -28,7 +26,7 @@ export class Lru<V> {
   get(key: string): V | undefined {
     const entry = this.#entries.get(key);
     if (!entry) return undefined;
-    // A Map walks in order of insertion, so putting the entry back makes it the youngest.
+    // A Map iterates in insertion order, so inserting the entry again makes it the youngest.
     this.#entries.delete(key);
     this.#entries.set(key, entry);
     return entry.value;
@@ -40,7 +38,7 @@ export class Lru<V> {
     this.#entries.set(key, { value, weight });
     this.#weight += weight;
     for (const oldest of this.#entries.keys()) {
-      if (this.#weight <= this.capacity && this.#entries.size <= this.countMax) break;
+      if (this.#weight <= this.capacity && this.#entries.size <= this.maxEntries) break;
       this.#drop(oldest);
     }
   }

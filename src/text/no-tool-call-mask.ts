@@ -1,15 +1,15 @@
-// Keeps an answer from being a tool call while the tools stay in the prompt: a side question (a summary, say)
-// shares the beginning of an agent's prompt, where templates write the tools, and must be answered in words.
-// Small models write calls without their tags too, so an answer may not open like one. It is a mask, no grammar.
+// Token masks that prevent tool calls while the tools stay in the prompt (tool_choice "none"): a side question shares
+// the cached prefix of an agent's prompt, which includes the tools, and must be answered in text. The tag of a call
+// is masked everywhere. Small models write calls without their tag, so an answer may not begin like one either.
 import type { TokenConstraint } from "./grammar.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 
-/** What the tagged form opens with, in the templates that have one. */
+/** First token of a tool call, in templates that have one. */
 const opener = "<tool_call>";
-/** A bare object, a fenced one, a tag: no text worth having opens like that. */
+/** Beginnings of a bare object, of one in a code fence, and of a tag. */
 const callLike = /^[{[`<]/;
 
-/** The masks of one vocabulary; made once, a few milliseconds. */
+/** The masks of one vocabulary. Construction takes a few milliseconds. */
 export class NoToolCallMask {
   readonly #later: Int32Array;
   readonly #first: Int32Array;
@@ -23,10 +23,11 @@ export class NoToolCallMask {
     for (let id = 0; id < tokenizer.size; id++) {
       if (callLike.test(this.#textOf(id).trimStart())) forbid(this.#first, id);
     }
-    // The control tokens that end an answer are spelled with a bracket and stay allowed.
+    // Control tokens begin with a bracket too; those that end an answer must stay allowed.
     for (const { id, special } of tokenizer.addedTokens) if (special && id !== tagged) allow(this.#first, id);
   }
 
+  /** For one answer. */
   start(): TokenConstraint {
     let opened = false;
     return {

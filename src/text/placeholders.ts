@@ -1,35 +1,35 @@
-// Stand-ins that follow foreign text through a chat template. A template returns one string; to know which of
-// its characters came from a message, the text goes in as a unique word and is put back afterwards. One set
-// of marks serves one rendering.
+// Placeholders for text of messages and tools in a chat template. A template returns one string; to know which of its
+// characters came from a message, the template gets a unique word in place of the text, and the text is put back into
+// the rendering. One instance serves one rendering.
 import { randomBytes } from "node:crypto";
 
-/** A stretch of a rendered prompt. */
+/** A part of a rendered prompt. */
 export interface Piece {
-  /** "content" came from a message or a tool: it is encoded without control tokens. */
+  /** "content": text of a message or a tool; it is encoded without control tokens. */
   readonly kind: "template" | "content";
   readonly text: string;
-  /** The message whose whole content this is; undefined for anything else. */
+  /** Index of the message whose whole content this is; undefined for anything else. */
   readonly message: number | undefined;
 }
 
 export class Placeholders {
-  // ASCII letters and digits only, so that JSON and HTML escaping leave a mark alone; too long to be guessed.
+  // ASCII letters and digits only, which JSON and HTML escaping do not change; too long to be guessed.
   readonly #nonce = `Q${randomBytes(12).toString("hex")}`;
   readonly #pieces: Piece[] = [];
   readonly #pattern = new RegExp(`${this.#nonce}n(\\d+)z`, "g");
 
-  /** A word for a content piece; `message` where it is that message's whole content. */
+  /** The placeholder for a text; `message`: index of the message whose whole content it is. */
   put(text: string, message: number | undefined): string {
     this.#pieces.push({ kind: "content", text, message });
     return `${this.#nonce}n${this.#pieces.length - 1}z`;
   }
 
-  /** The text with every one of `literals` in it replaced by a mark. */
+  /** `text` with every match of `literals` replaced by a placeholder. */
   shield(text: string, literals: RegExp | undefined): string {
     return literals ? text.replace(literals, (literal) => this.put(literal, undefined)) : text;
   }
 
-  /** Cuts a rendering, or a part of one, at its marks. */
+  /** Cuts a rendering, or a part of one, at its placeholders. */
   split(rendered: string): Piece[] {
     const pieces: Piece[] = [];
     let at = 0;
@@ -42,12 +42,12 @@ export class Placeholders {
     return pieces;
   }
 
-  /** The rendering with every mark replaced by its text. */
+  /** The rendering with every placeholder replaced by its text. */
   restore(rendered: string): string {
     return rendered.replace(this.#pattern, (_, index: string) => this.#pieces[Number(index)]!.text);
   }
 }
 
-export function templatePiece(text: string): Piece {
+function templatePiece(text: string): Piece {
   return { kind: "template", text, message: undefined };
 }

@@ -1,7 +1,6 @@
-// Where one message ends and the next begins in a rendered prompt. Works on atoms: control tokens, and plain
-// text between them. The rule: what a template writes between two contents is cut in front of the control
-// token that follows an end of turn (`<|im_end|>\n` closes the earlier message, `<|im_start|>user\n` opens the
-// next). It encodes nothing.
+// Finds the boundaries between messages in a rendered prompt. It works on fragments: control tokens, and the plain text
+// between them. What a template writes between two contents is cut in front of the control token that follows an end
+// of turn: `<|im_end|>\n` closes the earlier message, `<|im_start|>user\n` opens the next.
 import type { Piece } from "./placeholders.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 
@@ -10,13 +9,13 @@ export type Fragment =
   /** `message` as in Piece. */
   | { readonly kind: "text"; readonly text: string; readonly message: number | undefined };
 
-/** The atoms that belong to one message; `message` is undefined for what the template adds of its own. */
+/** The fragments of one message, by its index; `message` undefined: text that the template adds. */
 export interface SpanFragments {
   readonly message: number | undefined;
-  readonly atoms: readonly Fragment[];
+  readonly fragments: readonly Fragment[];
 }
 
-/** Portions in order; all atoms of `pieces` are in them, but a text atom may be cut in two. */
+/** In order. Every fragment of `pieces` is in one of them; a text fragment may be cut in two. */
 export function splitIntoSpans(
   pieces: readonly Piece[],
   messageCount: number,
@@ -24,36 +23,36 @@ export function splitIntoSpans(
   stopTokens: ReadonlySet<number>,
   generationPrompt: boolean,
 ): SpanFragments[] {
-  const portions: { message: number | undefined; atoms: Fragment[] }[] = [];
+  const spans: { message: number | undefined; fragments: Fragment[] }[] = [];
   let last = -1;
   let between: Fragment[] = [];
   const settle = (openings: readonly (number | undefined)[]) => {
     const segments = cut(between, stopTokens, openings.length > 0 && last >= 0);
     const closing = last >= 0 ? segments.shift() : undefined;
-    if (closing) portions.at(-1)!.atoms.push(...closing);
-    // From the back: the last segment opens the message at hand; a template may add turns of its own in front.
+    if (closing) spans.at(-1)!.fragments.push(...closing);
+    // Aligned at the end: the last segment opens the next message; a template may add turns in front of it.
     const offset = openings.length - segments.length;
-    for (const [place, atoms] of segments.entries())
-      portions.push({ message: openings[place + offset], atoms });
+    for (const [index, fragments] of segments.entries())
+      spans.push({ message: openings[index + offset], fragments });
     between = [];
   };
-  for (const atom of atomsOf(pieces, tokenizer)) {
-    const message = atom.kind === "text" ? atom.message : undefined;
-    // A content that comes a second time or out of order opens nothing: it is text inside another message.
+  for (const fragment of fragmentsOf(pieces, tokenizer)) {
+    const message = fragment.kind === "text" ? fragment.message : undefined;
+    // Content that occurs twice or out of order opens no message: it is text inside another one.
     if (message === undefined || message <= last) {
-      between.push(atom);
+      between.push(fragment);
       continue;
     }
     settle(range(last + 1, message + 1));
-    if (portions.at(-1)?.message !== message) portions.push({ message, atoms: [] });
-    portions.at(-1)!.atoms.push(atom);
+    if (spans.at(-1)?.message !== message) spans.push({ message, fragments: [] });
+    spans.at(-1)!.fragments.push(fragment);
     last = message;
   }
   settle([...range(last + 1, messageCount), ...(generationPrompt ? [undefined] : [])]);
-  return portions;
+  return spans;
 }
 
-function atomsOf(pieces: readonly Piece[], tokenizer: Tokenizer): Fragment[] {
+function fragmentsOf(pieces: readonly Piece[], tokenizer: Tokenizer): Fragment[] {
   return pieces.flatMap(({ kind, text, message }): Fragment[] => {
     if (kind === "content") return [{ kind: "text", text, message }];
     return tokenizer
@@ -66,73 +65,87 @@ function atomsOf(pieces: readonly Piece[], tokenizer: Tokenizer): Fragment[] {
   });
 }
 
-/** With `must` there are at least two segments, of which the first closes what came before. */
-function cut(atoms: readonly Fragment[], stopTokens: ReadonlySet<number>, must: boolean): Fragment[][] {
+/** With `must` there are at least two segments, and the first closes the previous message. */
+function cut(fragments: readonly Fragment[], stopTokens: ReadonlySet<number>, must: boolean): Fragment[][] {
   const segments: Fragment[][] = [[]];
-  for (const [place, atom] of atoms.entries()) {
-    if (atom.kind === "control" && !stopTokens.has(atom.id) && followsStop(atoms, place, stopTokens)) {
+  for (const [index, fragment] of fragments.entries()) {
+    if (
+      fragment.kind === "control" &&
+      !stopTokens.has(fragment.id) &&
+      followsStop(fragments, index, stopTokens)
+    ) {
       segments.push([]);
     }
-    segments.at(-1)!.push(atom);
+    segments.at(-1)!.push(fragment);
   }
-  return segments.length === 1 && must ? cutWithoutTurns(atoms, stopTokens) : segments;
+  return segments.length === 1 && must ? cutWithoutTurns(fragments, stopTokens) : segments;
 }
 
-function followsStop(atoms: readonly Fragment[], place: number, stopTokens: ReadonlySet<number>): boolean {
-  for (let at = place - 1; at >= 0; at--) {
-    const atom = atoms[at]!;
-    if (atom.kind === "control") return stopTokens.has(atom.id);
-    if (atom.text.trim() !== "") return false;
+function followsStop(
+  fragments: readonly Fragment[],
+  index: number,
+  stopTokens: ReadonlySet<number>,
+): boolean {
+  for (let at = index - 1; at >= 0; at--) {
+    const fragment = fragments[at]!;
+    if (fragment.kind === "control") return stopTokens.has(fragment.id);
+    if (fragment.text.trim() !== "") return false;
   }
   return false;
 }
 
 /**
- * Templates that put several messages into one turn, or know no end of turn: cut behind the line break nearest
- * the middle, since what closes a message and what opens one are about equally long; else in front of the
- * first control token; else all of it opens the next message.
+ * For templates that put several messages into one turn or have no end of turn: cuts behind the line break nearest the
+ * middle, since the closing and the opening text are about equally long; without a line break in front of the first
+ * control token; without either, everything opens the next message.
  */
-function cutWithoutTurns(atoms: readonly Fragment[], stopTokens: ReadonlySet<number>): Fragment[][] {
-  const breaks = lineBreaks(atoms);
+function cutWithoutTurns(fragments: readonly Fragment[], stopTokens: ReadonlySet<number>): Fragment[][] {
+  const breaks = lineBreaks(fragments);
   if (breaks.length > 0) {
-    const total = atoms.reduce((sum, atom) => sum + lengthOf(atom), 0);
-    const off = (offset: number) => Math.abs(offset - total / 2);
-    const nearest = breaks.reduce((best, next) => (off(next.offset) < off(best.offset) ? next : best));
-    const atom = atoms[nearest.place] as Fragment & { kind: "text" };
-    const front = { ...atom, text: atom.text.slice(0, nearest.at) };
-    const back = { ...atom, text: atom.text.slice(nearest.at) };
+    const total = fragments.reduce((sum, fragment) => sum + lengthOf(fragment), 0);
+    const distance = (offset: number) => Math.abs(offset - total / 2);
+    const nearest = breaks.reduce((best, next) =>
+      distance(next.offset) < distance(best.offset) ? next : best,
+    );
+    const fragment = fragments[nearest.index] as Fragment & { kind: "text" };
+    const front = { ...fragment, text: fragment.text.slice(0, nearest.at) };
+    const back = { ...fragment, text: fragment.text.slice(nearest.at) };
     return [
-      [...atoms.slice(0, nearest.place), front],
-      [...(back.text === "" ? [] : [back]), ...atoms.slice(nearest.place + 1)],
+      [...fragments.slice(0, nearest.index), front],
+      [...(back.text === "" ? [] : [back]), ...fragments.slice(nearest.index + 1)],
     ];
   }
-  const place = atoms.findIndex((atom) => atom.kind === "control" && !stopTokens.has(atom.id));
-  return place < 0 ? [[], [...atoms]] : [atoms.slice(0, place), atoms.slice(place)];
+  const index = fragments.findIndex(
+    (fragment) => fragment.kind === "control" && !stopTokens.has(fragment.id),
+  );
+  return index < 0 ? [[], [...fragments]] : [fragments.slice(0, index), fragments.slice(index)];
 }
 
 interface LineBreak {
-  /** Atom and place in its text, behind the break; and the same in characters from the first atom. */
-  readonly place: number;
+  /** Index of the fragment. */
+  readonly index: number;
+  /** Offset behind the break in the fragment's text. */
   readonly at: number;
+  /** The same from the first fragment on; a control token counts as one character. */
   readonly offset: number;
 }
 
-function lineBreaks(atoms: readonly Fragment[]): LineBreak[] {
+function lineBreaks(fragments: readonly Fragment[]): LineBreak[] {
   const breaks: LineBreak[] = [];
   let offset = 0;
-  for (const [place, atom] of atoms.entries()) {
-    if (atom.kind === "text") {
-      for (const { index } of atom.text.matchAll(/\n/g)) {
-        breaks.push({ place, at: index + 1, offset: offset + index + 1 });
+  for (const [index, fragment] of fragments.entries()) {
+    if (fragment.kind === "text") {
+      for (const match of fragment.text.matchAll(/\n/g)) {
+        breaks.push({ index, at: match.index + 1, offset: offset + match.index + 1 });
       }
     }
-    offset += lengthOf(atom);
+    offset += lengthOf(fragment);
   }
   return breaks;
 }
 
-function lengthOf(atom: Fragment): number {
-  return atom.kind === "text" ? atom.text.length : 1;
+function lengthOf(fragment: Fragment): number {
+  return fragment.kind === "text" ? fragment.text.length : 1;
 }
 
 function range(start: number, end: number): number[] {

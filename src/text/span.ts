@@ -1,12 +1,12 @@
-// The tokens of one rendered message, the unit in which conversations are compared (design §2). Two spans are
-// equal when their tokens are. Not a range of pages, and not a message: a template may add spans of its own.
+// A span: the tokens of one rendered message, or of text that the template adds. Conversations are compared span by
+// span; two spans are equal if their tokens are.
 import type { Role } from "../chat/chat.ts";
 
 export interface Span {
-  /** Whose message; "template" for what the template adds: a default system text, the generation prompt. */
+  /** Role of the message; "template" for a default system text, the generation prompt and the like. */
   readonly role: Role | "template";
   readonly tokens: Int32Array;
-  /** Equal for two spans exactly when their tokens are equal. */
+  /** Equal for two spans if and only if their tokens are equal. */
   readonly key: string;
 }
 
@@ -15,28 +15,33 @@ export function spanOf(role: Span["role"], tokens: Int32Array): Span {
 }
 
 export function tokensOf(spans: readonly Span[]): Int32Array {
-  const whole = new Int32Array(lengthOf(spans));
+  return concatenate(spans.map(({ tokens }) => tokens));
+}
+
+export function concatenate(parts: readonly Int32Array[]): Int32Array {
+  const whole = new Int32Array(parts.reduce((sum, { length }) => sum + length, 0));
   let at = 0;
-  for (const { tokens } of spans) {
-    whole.set(tokens, at);
-    at += tokens.length;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
   }
   return whole;
 }
 
+/** Number of tokens. */
 export function lengthOf(spans: readonly Span[]): number {
   return spans.reduce((sum, { tokens }) => sum + tokens.length, 0);
 }
 
-/** How many leading tokens are the same. */
+/** Number of equal leading tokens. */
 export function commonLength(a: Int32Array, b: Int32Array): number {
-  const most = Math.min(a.length, b.length);
+  const max = Math.min(a.length, b.length);
   let count = 0;
-  while (count < most && a[count] === b[count]) count++;
+  while (count < max && a[count] === b[count]) count++;
   return count;
 }
 
-/** The first `length` tokens; a span that does not fit wholly is cut, empty ones at the end are left out. */
+/** The spans of the first `length` tokens: the last one may be cut, and none is empty because of the cut. */
 export function truncate(spans: readonly Span[], length: number): Span[] {
   const kept: Span[] = [];
   let left = length;
@@ -48,7 +53,7 @@ export function truncate(spans: readonly Span[], length: number): Span[] {
   return kept;
 }
 
-/** The token bytes as a string: exact, so equality never rests on a hash. */
+/** The bytes of the tokens as a string, not a hash: equality is exact. */
 function keyOf(tokens: Int32Array): string {
   return Buffer.from(tokens.buffer, tokens.byteOffset, tokens.byteLength).toString("latin1");
 }

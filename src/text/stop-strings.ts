@@ -1,7 +1,6 @@
-// Stop strings of one answer. Text comes in pieces of any size; what comes out is the text in front of the
-// first match, and never a character of the match itself. First is the match that is complete first, the
-// longest of those that end together, so that the result does not depend on how the text was broken up. Only a suffix that may still become a match is held
-// back. It knows text only: tokens and events are the caller's.
+// Stop strings of one answer. It returns the streamed text up to the first match, without the match, and holds back
+// only a suffix that may become a match. The first match is the one that is complete first, the longest of those that
+// end together: so the result does not depend on how the text is split into chunks.
 
 export class StopStrings {
   readonly #stops: readonly string[];
@@ -17,7 +16,7 @@ export class StopStrings {
     return this.#stopped;
   }
 
-  /** The text that is certain now. Once `stopped`, always "". */
+  /** The text that can no longer be part of a match. Once `stopped`: "". */
   push(text: string): string {
     if (this.#stopped) return "";
     this.#held += text;
@@ -30,7 +29,7 @@ export class StopStrings {
     return this.#release(this.#held.length - keep, this.#held.slice(this.#held.length - keep));
   }
 
-  /** What was held back, when no more text comes. */
+  /** Call at the end of the text: returns what was held back. */
   flush(): string {
     return this.#stopped ? "" : this.#release(this.#held.length, "");
   }
@@ -41,7 +40,7 @@ export class StopStrings {
     return released;
   }
 
-  /** Where it starts. */
+  /** Index of its first character. */
   #firstMatch(): number | undefined {
     const matches = this.#stops
       .map((stop) => ({ start: this.#held.indexOf(stop), length: stop.length }))

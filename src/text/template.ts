@@ -1,8 +1,7 @@
-// A model's chat template: messages and tools in, the prompt out, cut into what the template wrote and what came
-// from outside. It is run twice: as it is, and with marks in place of foreign text; the second is believed
-// only if putting the text back gives the first, character for character. Templates that look at contents
-// (trim them, search them) get weaker marks, down to none; what then cannot be told apart is refused where it
-// spells a control token. It knows no tokens but the spelling of the added ones.
+// A model's chat template: renders messages and tools to a prompt, cut into template text and content. The template
+// runs twice: with the real text, and with placeholders for content. The second rendering is used only if restoring
+// the text gives the first one, character for character. For templates that inspect contents (trim or search them)
+// fewer texts are replaced, down to none; then content that cannot be located and spells a control token is refused.
 import { Template } from "@huggingface/jinja";
 import type { Message, Tool } from "../chat/chat.ts";
 import { PocketError, pocketError } from "../errors.ts";
@@ -11,30 +10,30 @@ import type { AddedToken } from "./tokenizer.ts";
 
 export interface Rendered {
   readonly text: string;
-  /** Their texts joined are `text`. */
+  /** Their texts, concatenated, are `text`. */
   readonly pieces: readonly Piece[];
 }
 
 export interface TemplateOptions {
   readonly addedTokens: readonly AddedToken[];
-  /** Given to the template as `bos_token` and `eos_token`; absent: "". */
+  /** Variables `bos_token` and `eos_token` of the template; absent: "". */
   readonly bosToken?: string;
   readonly eosToken?: string;
 }
 
-/** What stands in for foreign text: whole contents; spelled-out added tokens; the special ones; nothing. */
-type Marking = "contents" | "added" | "special" | "nothing";
+/** What gets a placeholder: whole contents; spelled-out added tokens; spelled-out special tokens; nothing. */
+type Replaced = "contents" | "added" | "special" | "nothing";
 
-const markings: readonly Marking[] = ["contents", "added", "special", "nothing"];
+const attempts: readonly Replaced[] = ["contents", "added", "special", "nothing"];
 
 export class ChatTemplate {
   readonly #template: Template;
   readonly #added: RegExp | undefined;
   readonly #special: RegExp | undefined;
-  /** False: the template has no place for tools; passing them changes nothing. */
+  /** False: the template ignores tools. */
   readonly takesTools: boolean;
 
-  /** Throws UNSUPPORTED_MODEL when the template cannot be parsed or fails its self-test. */
+  /** Throws UNSUPPORTED_MODEL if the template cannot be parsed or fails the self-test. */
   constructor(
     source: string,
     private readonly options: TemplateOptions,
@@ -44,27 +43,27 @@ export class ChatTemplate {
     this.takesTools = /\btools\b/.test(source);
     try {
       this.#template = new Template(source);
-      this.#test();
+      this.#selfTest();
     } catch (cause) {
       const sentence = cause instanceof PocketError ? cause.detail : (cause as Error).message;
       throw pocketError("UNSUPPORTED_MODEL", `The chat template cannot be used: ${sentence}`);
     }
   }
 
-  /** Throws BAD_TEMPLATE with the template's own sentence where it raises one. */
+  /** Throws BAD_TEMPLATE; the detail is the template's own message where it raises one. */
   render(messages: readonly Message[], tools: readonly Tool[], addGenerationPrompt = true): Rendered {
     const text = this.#run(
       this.#prepare(messages, tools, new Placeholders(), "nothing"),
       addGenerationPrompt,
     );
-    for (const marking of markings) {
-      const marks = new Placeholders();
-      const input = this.#prepare(messages, tools, marks, marking);
-      const marked = this.#runMarked(input, addGenerationPrompt);
-      if (marked === undefined || marks.restore(marked) !== text) continue;
-      if (marking === "contents") return { text, pieces: marks.split(marked) };
-      const pieces = locate(marked, input.contents, marks);
-      if (marking === "nothing") this.#refuseControlTokens(messages, tools, pieces);
+    for (const replaced of attempts) {
+      const placeholders = new Placeholders();
+      const input = this.#prepare(messages, tools, placeholders, replaced);
+      const rendered = this.#tryRun(input, addGenerationPrompt);
+      if (rendered === undefined || placeholders.restore(rendered) !== text) continue;
+      if (replaced === "contents") return { text, pieces: placeholders.split(rendered) };
+      const pieces = locate(rendered, input.contents, placeholders);
+      if (replaced === "nothing") this.#refuseControlTokens(messages, tools, pieces);
       return { text, pieces };
     }
     throw pocketError("BAD_TEMPLATE", "two renderings of the same messages differ");
@@ -73,14 +72,15 @@ export class ChatTemplate {
   #prepare(
     messages: readonly Message[],
     tools: readonly Tool[],
-    marks: Placeholders,
-    marking: Marking,
+    placeholders: Placeholders,
+    replaced: Replaced,
   ): Input {
-    const literals = marking === "nothing" ? undefined : marking === "special" ? this.#special : this.#added;
-    const shield = (text: string) => marks.shield(text, literals);
+    const literals =
+      replaced === "nothing" ? undefined : replaced === "special" ? this.#special : this.#added;
+    const shield = (text: string) => placeholders.shield(text, literals);
     const contents = messages.map(({ content }, index) =>
-      // Templates ask whether there is a content at all, so an empty one stays empty.
-      marking === "contents" && content !== "" ? marks.put(content, index) : shield(content),
+      // Templates test whether content is empty, so an empty one gets no placeholder.
+      replaced === "contents" && content !== "" ? placeholders.put(content, index) : shield(content),
     );
     return {
       contents,
@@ -103,8 +103,8 @@ export class ChatTemplate {
     }
   }
 
-  /** Undefined where the template refuses marks although it took the text itself. */
-  #runMarked(input: Input, addGenerationPrompt: boolean): string | undefined {
+  /** Undefined if the template refuses placeholders although it accepted the text. */
+  #tryRun(input: Input, addGenerationPrompt: boolean): string | undefined {
     try {
       return this.#run(input, addGenerationPrompt);
     } catch {
@@ -112,20 +112,20 @@ export class ChatTemplate {
     }
   }
 
-  /** Without marks nothing tells a control token of the template from one that foreign text spells. */
+  /** Without placeholders a control token of the template looks like one that content spells. */
   #refuseControlTokens(messages: readonly Message[], tools: readonly Tool[], pieces: readonly Piece[]): void {
     const found = new Set(pieces.map(({ message }) => message));
-    const loose = messages.map((message, index) =>
+    const unlocated = messages.map((message, index) =>
       found.has(index) ? { ...message, content: "" } : message,
     );
-    const literal = this.#special && JSON.stringify([loose, tools]).match(this.#special)?.[0];
+    const literal = this.#special && JSON.stringify([unlocated, tools]).match(this.#special)?.[0];
     if (literal !== undefined) {
       throw pocketError("BAD_TEMPLATE", `a message or tool spells the control token ${literal}`);
     }
   }
 
-  /** A short conversation, and one with a tool where the template knows tools. */
-  #test(): void {
+  /** Self-test: renders a short conversation, and one with a tool if the template takes tools. */
+  #selfTest(): void {
     const contents = ["Be brief.", "What is two and two?", "Four.", "And three more?"];
     const roles = ["system", "user", "assistant", "user"] as const;
     const messages = roles.map((role, index) => ({ role, content: contents[index]! }));
@@ -140,7 +140,7 @@ export class ChatTemplate {
   }
 }
 
-/** The default template of a tokenizer_config.json. Throws UNSUPPORTED_MODEL where there is none. */
+/** The default template of a tokenizer_config.json. Throws UNSUPPORTED_MODEL if there is none. */
 export function templateSource(tokenizerConfig: unknown): string {
   const { chat_template: found } = tokenizerConfig as { readonly chat_template?: unknown };
   if (typeof found === "string") return found;
@@ -152,7 +152,7 @@ export function templateSource(tokenizerConfig: unknown): string {
   throw pocketError("UNSUPPORTED_MODEL", "The model has no chat template in tokenizer_config.json.");
 }
 
-/** What a template is given. `contents` are those of `messages`, as marked. */
+/** Variables of the template. `contents` are those of `messages`, with placeholders. */
 interface Input {
   readonly contents: readonly string[];
   readonly messages: readonly unknown[];
@@ -197,7 +197,7 @@ function templateTool(tool: Tool): unknown {
   };
 }
 
-/** A history may hold arguments that a model never finished: those stay text rather than fail the request. */
+/** Arguments of a call that the model never finished are not JSON: they stay text, so the request does not fail. */
 function parsedArguments(text: string): unknown {
   try {
     return JSON.parse(text) as unknown;
@@ -215,19 +215,19 @@ function shieldDeep(value: unknown, shield: Shield): unknown {
   );
 }
 
-/** Finds the contents in a marked rendering, in order; those that are not there stay template text. */
-function locate(marked: string, contents: readonly string[], marks: Placeholders): Piece[] {
+/** Locates the contents in a rendering with placeholders, in order; those not found stay template text. */
+function locate(rendered: string, contents: readonly string[], placeholders: Placeholders): Piece[] {
   const pieces: Piece[] = [];
   let at = 0;
   for (const [message, content] of contents.entries()) {
-    const spelling = [content, content.trim()].find((text) => text !== "" && marked.indexOf(text, at) >= 0);
+    const spelling = [content, content.trim()].find((text) => text !== "" && rendered.indexOf(text, at) >= 0);
     if (spelling === undefined) continue;
-    const start = marked.indexOf(spelling, at);
-    pieces.push(...marks.split(marked.slice(at, start)));
-    pieces.push({ kind: "content", text: marks.restore(spelling), message });
+    const start = rendered.indexOf(spelling, at);
+    pieces.push(...placeholders.split(rendered.slice(at, start)));
+    pieces.push({ kind: "content", text: placeholders.restore(spelling), message });
     at = start + spelling.length;
   }
-  pieces.push(...marks.split(marked.slice(at)));
+  pieces.push(...placeholders.split(rendered.slice(at)));
   return pieces;
 }
 

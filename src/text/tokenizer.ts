@@ -1,7 +1,6 @@
-// Text to token ids and back, for byte-level BPE models. The merges are those of @huggingface/tokenizers, built
-// once *without* added tokens; added (control) tokens are found here, and only where the caller says that the
-// text may hold them. So text of a user can spell `<|im_end|>` and never becomes a control token. It does no
-// file I/O and knows neither templates nor streams.
+// Tokenizer for byte-level BPE models. @huggingface/tokenizers does the merges and is built *without* added tokens;
+// added (control) tokens are found here, only in text that the caller declares as template text. So a user's text
+// that spells `<|im_end|>` never becomes a control token.
 import { Tokenizer as Bpe } from "@huggingface/tokenizers";
 import { pocketError } from "../errors.ts";
 import { alphabetBytes } from "./byte-alphabet.ts";
@@ -9,14 +8,14 @@ import { alphabetBytes } from "./byte-alphabet.ts";
 export interface AddedToken {
   readonly id: number;
   readonly content: string;
-  /** Never part of an answer's text: turn markers and the like. */
+  /** Turn markers and the like: never part of an answer's text. */
   readonly special: boolean;
 }
 
-/** A stretch of plain text, or the id of an added token. */
+/** Plain text, or the id of an added token. */
 export type Section = string | number;
 
-/** The parts of tokenizer.json that are read here. */
+/** The fields of tokenizer.json that are used. */
 interface TokenizerFile {
   readonly model?: { readonly type?: string; readonly vocab?: Readonly<Record<string, number>> };
   readonly decoder?: { readonly type?: string; readonly decoders?: readonly { readonly type?: string }[] };
@@ -25,9 +24,9 @@ interface TokenizerFile {
 
 export class Tokenizer {
   readonly addedTokens: readonly AddedToken[];
-  /** Ids are in [0, size). Some may stand for nothing. */
+  /** Ids are in [0, size). Some may be unused. */
   readonly size: number;
-  /** Prefixed by `encode` with `addSpecial`; undefined where the model begins without one. */
+  /** The token that every text starts with; undefined if the model has none. */
   readonly bos: number | undefined;
   readonly #bpe: Bpe;
   readonly #special: ReadonlySet<number>;
@@ -35,7 +34,7 @@ export class Tokenizer {
   readonly #addedPattern: RegExp | undefined;
   readonly #bytes: readonly (Uint8Array | undefined)[];
 
-  /** Parsed tokenizer.json and tokenizer_config.json. Throws UNSUPPORTED_MODEL for what is not byte-level BPE. */
+  /** Parsed tokenizer.json and tokenizer_config.json. Throws UNSUPPORTED_MODEL if it is not byte-level BPE. */
   constructor(tokenizerJson: unknown, tokenizerConfig: unknown) {
     const file = tokenizerJson as TokenizerFile;
     const config = tokenizerConfig as { readonly bos_token?: unknown; readonly add_bos_token?: unknown };
@@ -55,17 +54,17 @@ export class Tokenizer {
   }
 
   /**
-   * User text: spelled-out control tokens stay plain text. A byte for which the vocabulary has no entry is left
-   * out (some small vocabularies lack a few control characters).
+   * User text: spelled-out control tokens stay plain text. A byte without a vocabulary entry is dropped (some small
+   * vocabularies lack a few control characters).
    */
   encodeContent(text: string): Int32Array {
     if (text === "") return new Int32Array(0);
     const ids: readonly (number | undefined)[] = this.#bpe.encode(text, { add_special_tokens: false }).ids;
-    // Where the file names an unknown token, the library gives its id, which is a control token.
+    // For a byte without an entry the library returns the id of the unknown token, which is a control token.
     return Int32Array.from(ids.filter((id) => id !== undefined && !this.#special.has(id)) as number[]);
   }
 
-  /** Text of our own or of an operator: added tokens in it become their ids. */
+  /** Template text or trusted input: added tokens in it become their ids. */
   encodeTemplate(text: string): Int32Array {
     const ids: number[] = [];
     for (const section of this.sections(text)) {
@@ -75,7 +74,7 @@ export class Tokenizer {
     return Int32Array.from(ids);
   }
 
-  /** `text` cut at its added tokens; no empty stretches. An added token swallows spaces where it is declared so. */
+  /** `text` cut at its added tokens, without empty parts. Added tokens with lstrip or rstrip take adjacent spaces. */
   sections(text: string): Section[] {
     if (!this.#addedPattern) return text === "" ? [] : [text];
     const found: Section[] = [];
@@ -94,12 +93,12 @@ export class Tokenizer {
     return this.#idOfAdded.get(added);
   }
 
-  /** The exact bytes an id stands for; none for an id that stands for nothing. Not to be changed. */
+  /** The exact bytes of an id; none for an unused id. Read-only. */
   bytesOf(id: number): Uint8Array {
     return this.#bytes[id] ?? noBytes;
   }
 
-  /** Bytes that are not UTF-8 come out as U+FFFD; added tokens as their text. */
+  /** Bytes that are not UTF-8 become U+FFFD; added tokens become their text. */
   decode(ids: Iterable<number>): string {
     const parts = Array.from(ids, (id) => this.bytesOf(id));
     return new TextDecoder("utf-8", { ignoreBOM: true }).decode(Buffer.concat(parts));
@@ -118,7 +117,7 @@ function refuseUnlessByteLevel(file: TokenizerFile): Readonly<Record<string, num
   );
 }
 
-/** Longest first, so that a token that begins like a shorter one is found whole. */
+/** Longest first, so that a token is found whole even if a shorter one is its prefix. */
 function addedPattern(tokens: NonNullable<TokenizerFile["added_tokens"]>): RegExp | undefined {
   if (tokens.length === 0) return undefined;
   const alternatives = [...tokens]
@@ -140,7 +139,7 @@ function byteTable(vocab: Readonly<Record<string, number>>, added: readonly Adde
   return table;
 }
 
-/** tokenizer_config.json writes a token as its text or as an object with it. */
+/** A token in tokenizer_config.json is a string or an object with `content`. */
 function tokenText(token: unknown): string {
   if (typeof token === "string") return token;
   return String((token as { readonly content?: unknown } | null | undefined)?.content ?? "");

@@ -1,14 +1,14 @@
-// The beginning of a tool call as models write it: `{"name": "…", "arguments": {`. Read from text that may
-// still be coming, so there are three answers: not a call, not yet known, and the name with the place where the
-// arguments begin. It keeps nothing and reads no further than the opening bracket of the arguments.
+// Parses the header of a tool call, `{"name": "…", "arguments": {`, from text that may be incomplete. The result is
+// "none" (not a call), "open" (not known yet), or the name and the offset of the arguments. It reads no further than
+// the opening bracket of the arguments.
 
 export interface ToolCallHeader {
   readonly name: string;
-  /** Where the arguments' opening bracket stands. */
+  /** Offset of the opening bracket of the arguments. */
   readonly argumentsAt: number;
 }
 
-/** A call whose object is whole. */
+/** A call parsed from a complete object. */
 export interface ParsedToolCall {
   readonly name: string;
   /** JSON text. */
@@ -18,10 +18,10 @@ export interface ParsedToolCall {
 const head = /^\{\s*"name"\s*:\s*"((?:[^"\\]|\\.)*)"\s*,\s*"(?:arguments|parameters)"\s*:\s*(?=\{)/s;
 const firstKey = /^\{\s*"([^"]*)"/;
 const firstName = /^\{\s*"name"\s*:\s*"([^"\\]*)("?)/;
-/** What a call may begin with, besides its name. */
+/** First keys that a call may have besides `name`. */
 const otherKeys = ["arguments", "parameters", "type", "id"];
 
-/** `offers` says whether a name, or with `partly` a beginning of one, is that of a tool. */
+/** `offers(name, partly)`: true if `name`, or with `partly` a name that begins with it, is that of a tool. */
 export function readToolCallHeader(
   text: string,
   offers: (name: string, partly: boolean) => boolean,
@@ -33,8 +33,8 @@ export function readToolCallHeader(
   }
   const named = firstName.exec(text);
   if (named) {
-    // An escape ends what is plain of the name: up to it, it is a beginning like any other. So a text that was
-    // refused stays refused whatever follows, and the verdict does not depend on when it is asked for.
+    // Up to an escape the name is a prefix like any other. So a refused text stays refused whatever follows, and the
+    // result does not depend on how much of the text is known.
     if (!offers(named[1]!, named[2] === "")) return "none";
     if (!text.slice(named[0].length).startsWith("\\")) return "open";
   }
@@ -43,7 +43,7 @@ export function readToolCallHeader(
   return /^\{\s*("[a-z]*)?$/.test(text) ? "open" : "none";
 }
 
-/** The call that a whole object is, whatever the order of its keys; undefined where it is none. */
+/** The call in a complete object, in any order of its keys; undefined if it is not a call. */
 export function parseToolCall(text: string): ParsedToolCall | undefined {
   let object: unknown;
   try {
@@ -55,7 +55,7 @@ export function parseToolCall(text: string): ParsedToolCall | undefined {
   const value = given ?? parameters ?? {};
   if (typeof name !== "string" || name === "") return undefined;
   if (typeof value === "object" && !Array.isArray(value)) return { name, arguments: JSON.stringify(value) };
-  // Some models write the arguments as JSON text inside the JSON.
+  // Some models write the arguments as a JSON string.
   return typeof value === "string" && isObject(value) ? { name, arguments: value } : undefined;
 }
 

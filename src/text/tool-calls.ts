@@ -1,12 +1,10 @@
-// Tool calls in an answer's text while it comes: Qwen's `<tool_call>{"name": …, "arguments": …}</tool_call>`
-// (the format of Hermes), and what small models write instead when tools were offered: the object in a fence, in
-// `<tools>`, or bare at the start. What is no call stays text. Pieces are of any size, and what comes out does
-// not depend on them. It knows no ids, no events and no tokens.
-
+// Streaming parser for tool calls in an answer: `<tool_call>{"name": …, "arguments": …}</tool_call>` (the format of
+// Hermes and Qwen), and what small models write instead: the object in a code fence, in `<tools>`, or bare at the
+// start. Everything else is text. The result does not depend on how the answer is split into chunks.
 import { JsonExtent } from "./json-extent.ts";
 import { parseToolCall, readToolCallHeader } from "./tool-call-header.ts";
 
-/** Offsets are in the answer's text: [start, end) is where a piece of content stood. */
+/** [start, end) is the range of a text part in the answer, in characters. `index` counts calls. */
 export type AnswerPart =
   | { readonly kind: "text"; readonly text: string; readonly start: number; readonly end: number }
   | { readonly kind: "call-start"; readonly index: number; readonly name: string }
@@ -16,46 +14,46 @@ export type AnswerPart =
 export interface ToolCallOptions {
   /** Names of the tools offered. */
   readonly names: readonly string[];
-  /** Those of them whose calls count only in `<tool_call>`: elsewhere no grammar has seen to their arguments. */
+  /** Tools whose calls are recognised only in `<tool_call>`: a grammar checks their arguments only there. */
   readonly taggedOnly?: readonly string[];
-  /** Calls after which the answer is `full`. Default: no limit. */
+  /** Number of calls after which the answer is `full`. Default: no limit. */
   readonly maxCalls?: number;
 }
 
 interface Frame {
-  /** Behind it the object begins, perhaps after white space. */
+  /** Text in front of the object, with white space. */
   readonly opening: RegExp;
   readonly closing: string;
-  /** The tag alone says that a call is meant, whatever its name. */
-  readonly certain: boolean;
+  /** True: a call of any name counts, also of a tool that was not offered. */
+  readonly anyName: boolean;
 }
 
-const tag: Frame = { opening: /^<tool_call>\s*/, closing: "</tool_call>", certain: true };
-const tools: Frame = { opening: /^<tools>\s*/, closing: "</tools>", certain: false };
+const tag: Frame = { opening: /^<tool_call>\s*/, closing: "</tool_call>", anyName: true };
+const tools: Frame = { opening: /^<tools>\s*/, closing: "</tools>", anyName: false };
 const fence: Frame = {
   opening: /^```(?:json|tool_call|tool_code|xml)?[ \t]*\n\s*/,
   closing: "```",
-  certain: false,
+  anyName: false,
 };
-const bare: Frame = { opening: /^/, closing: "", certain: false };
+const bare: Frame = { opening: /^/, closing: "", anyName: false };
 const openers = ["<tool_call>", "<tools>", "```"] as const;
 const frames = { "<tool_call>": tag, "<tools>": tools, "```": fence };
 const fenceBeginnings = ["```json", "```tool_call", "```tool_code", "```xml"];
 
-/** tail: behind the arguments, still in the object; rest: its other keys; behind: in the frame, or out of it. */
+/** tail: after the arguments, inside the object; rest: its other keys; behind: after the object. */
 type State = "text" | "head" | "arguments" | "tail" | "rest" | "behind";
 
 export class ToolCalls {
-  /** Text that is not decided yet, and where it stands in the answer. */
+  /** Text that is not decided yet, and its offset in the answer. */
   #held = "";
   #at = 0;
   #state: State = "text";
   #frame = bare;
-  /** In `#held`, when the state is head: where the object begins, and how far it was looked at. */
+  /** Offsets in `#held` in state `head`: of the object, and of the part that was not scanned. */
   #object = 0;
   #seen = 0;
   #extent = new JsonExtent();
-  /** Characters in front of which no opener is looked for: one was refused there. */
+  /** Offset in `#held` from which openers are searched: one before it was refused. */
   #refused = 0;
   #begun = 0;
   #ended = 0;
@@ -68,21 +66,22 @@ export class ToolCalls {
 
   constructor(private readonly options: ToolCallOptions) {}
 
-  /** As many calls as wanted are complete: nothing more will come. */
+  /** `maxCalls` calls are complete: no further part follows. */
   get full(): boolean {
     return this.#full;
   }
 
-  /** Calls whose arguments are whole, and whether the answer breaks off in one. */
+  /** Number of calls with complete arguments. */
   get complete(): number {
     return this.#ended;
   }
 
+  /** The answer has ended inside a call. */
   get broken(): boolean {
     return this.#begun > this.#ended;
   }
 
-  /** What is certain now. */
+  /** The parts that are decided now. */
   push(text: string): AnswerPart[] {
     if (this.#full) return [];
     this.#held += text;
@@ -90,20 +89,20 @@ export class ToolCalls {
     return this.#parts.splice(0);
   }
 
-  /** What was held back, when no more text comes. */
+  /** Call at the end of the text: returns what was held back. */
   flush(): AnswerPart[] {
     if (this.#full) return [];
     while (this.#advance(true));
-    // A call that never came to its arguments is text.
+    // A call that ends before its arguments is text.
     if (this.#state === "head") this.#content(this.#held.length);
-    // White space behind a call says nothing; behind text it is text.
+    // White space behind a call is dropped; behind text it is text.
     if (this.#state === "text" && (this.#held.trim() !== "" || !this.#calledLast))
       this.#content(this.#held.length);
     this.#held = "";
     return this.#parts.splice(0);
   }
 
-  /** One move of the machine; false: it needs more text. `last`: there will be none. */
+  /** One transition of the state machine; false: it needs more text. `last`: no more text follows. */
   #advance(last: boolean): boolean {
     if (this.#full) return false;
     if (this.#state === "text") return this.#readText(last);
@@ -120,15 +119,15 @@ export class ToolCalls {
       return false;
     }
     const { at, frame, length } = found;
-    // White space in front of a call belongs to the call; else it is content in front of what follows.
+    // White space in front of a call belongs to the call.
     this.#content(this.#held.slice(0, at).trimEnd().length);
     const space = this.#held.length - this.#held.trimStart().length;
     this.#frame = frame;
-    this.#look(space + length);
+    this.#beginObject(space + length);
     return true;
   }
 
-  /** The first opener that is complete and not refused, once nothing in front of it can become one. */
+  /** The first opener that is complete and not refused; undefined while text in front of it may become one. */
   #opener(
     last: boolean,
   ): { readonly at: number; readonly frame: Frame; readonly length: number } | undefined {
@@ -151,7 +150,7 @@ export class ToolCalls {
     return undefined;
   }
 
-  /** Whether more text may still make `rest` the opening of an object in this frame. */
+  /** True if `rest` may become the opening of an object in this frame with more text. */
   #mayOpen(rest: string, frame: Frame): boolean {
     if (frame.opening.exec(rest)?.[0].length === rest.length) return true;
     return (
@@ -161,7 +160,7 @@ export class ToolCalls {
     );
   }
 
-  /** Of the held text, what can be no part of a call and of no white space in front of one. */
+  /** Length of the held text that cannot be part of a call or of white space in front of one. */
   #certainLength(): number {
     let at = this.#refused;
     for (; at < this.#held.length; at++) {
@@ -179,7 +178,7 @@ export class ToolCalls {
     if (found === "none") return this.#refuse();
     if (found !== "open") {
       this.#extent = new JsonExtent();
-      // The extent stands in front of the arguments, one bracket deep.
+      // Moves the extent to the start of the arguments, one bracket deep.
       this.#extent.close(object.slice(0, found.argumentsAt), 0, 0);
       this.#start(found.name);
       this.#drop(this.#object + found.argumentsAt);
@@ -198,12 +197,12 @@ export class ToolCalls {
     return true;
   }
 
-  /** An answer may call what was not offered in so many words; whoever runs it says so. */
+  /** In `<tool_call>` any name counts: the client reports a tool that it does not have. */
   #offers(name: string, partly: boolean): boolean {
-    if (this.#frame.certain) return name !== "" || partly;
+    if (this.#frame.anyName) return name !== "" || partly;
     const { names, taggedOnly = [] } = this.options;
-    const loose = names.filter((offered) => !taggedOnly.includes(offered));
-    return loose.some((offered) => (partly ? offered.startsWith(name) : offered === name));
+    const untagged = names.filter((offered) => !taggedOnly.includes(offered));
+    return untagged.some((offered) => (partly ? offered.startsWith(name) : offered === name));
   }
 
   #refuse(): true {
@@ -225,7 +224,7 @@ export class ToolCalls {
     return true;
   }
 
-  /** A missing bracket is forgiven. */
+  /** The closing bracket of the object may be missing. */
   #readTail(): boolean {
     const next = this.#held.trimStart()[0];
     if (next === undefined) return false;
@@ -241,7 +240,7 @@ export class ToolCalls {
     return true;
   }
 
-  /** Behind an object: another one, or the end of the frame. A bracket too many is dropped. */
+  /** Behind an object: another one, or the end of the frame. Surplus closing brackets are dropped. */
   #readBehind(last: boolean): boolean {
     const { closing } = this.#frame;
     this.#drop(/^(?:\s*\})*/.exec(this.#held)![0].length);
@@ -249,7 +248,7 @@ export class ToolCalls {
     const space = this.#held.length - rest.length;
     if (!last && rest !== closing && closing.startsWith(rest)) return false;
     if (rest === "" && !last) return false;
-    if (closing !== "" && rest.startsWith("{")) this.#look(space);
+    if (closing !== "" && rest.startsWith("{")) this.#beginObject(space);
     else {
       if (closing !== "" && rest.startsWith(closing)) this.#drop(space + closing.length);
       this.#state = "text";
@@ -258,10 +257,10 @@ export class ToolCalls {
     return true;
   }
 
-  /** An object begins at `place`. */
-  #look(place: number): void {
-    this.#object = place;
-    this.#seen = place;
+  /** An object begins at `offset` of the held text. */
+  #beginObject(offset: number): void {
+    this.#object = offset;
+    this.#seen = offset;
     this.#extent = new JsonExtent();
     this.#state = "head";
   }

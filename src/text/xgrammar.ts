@@ -1,13 +1,13 @@
-// Loads xgrammar (Dong et al. 2024, arXiv 2411.15100), compiled to WebAssembly by @mlc-ai/web-xgrammar. That package says it is an ES
-// module and is a script for all loaders, so `import` fails: its text is compiled as CommonJS here. The same text
-// serves a worker thread, where what ends badly or never ends can be thrown away. It knows no vocabulary.
+// Loads xgrammar (Dong et al. 2024, arXiv 2411.15100), compiled to WebAssembly by @mlc-ai/web-xgrammar, and compiles
+// plans to grammars. The package is declared as an ES module but is a script, so `import` fails: its text is compiled
+// as CommonJS here. A worker thread, which can be ended at any time, gets the same text.
 import { readFileSync } from "node:fs";
 import Module from "node:module";
 import type * as XGrammar from "@mlc-ai/web-xgrammar";
 
 type Library = typeof XGrammar & { readonly binding: () => Binding };
 
-/** What the package keeps to itself, and a mask without a turn of the event loop needs. */
+/** Internal binding of the package, needed for synchronous masks. */
 interface Binding {
   vecIntToView(vector: IntVector): Int32Array;
 }
@@ -16,13 +16,13 @@ export interface IntVector {
   delete(): void;
 }
 
-/** One grammar: every tool's schema, or that of the whole answer. */
+/** The input of one grammar: the schemas of the tools, or the schema of the whole answer. JSON texts. */
 export interface GrammarPlan {
   readonly schemas: readonly string[];
   /**
-   * Text around what the schemas allow, one per schema. Without it the one schema is the whole answer. `free`:
-   * any text may stand around the calls, which begin with that; `answer`: a schema of what may come instead of all
-   * calls; `once`: one call at most.
+   * Text before and after the arguments of a tool call, one per schema. Absent: the only schema is that of the whole
+   * answer. `free`: calls begin with this text, and any text may come around them. `answer`: schema of an answer that
+   * may come instead of calls. `once`: at most one call.
    */
   readonly frames?: readonly { readonly begin: string; readonly end: string }[];
   readonly free?: string;
@@ -36,7 +36,7 @@ const exportsDefault = "exports.default = index;";
 function libraryText(file: string): string {
   const text = readFileSync(file, "utf8");
   const patched = text.replace(exportsDefault, `${exportsDefault} exports.binding = () => binding;`);
-  if (patched === text) throw new Error(`${file} is not the version that is expected here`);
+  if (patched === text) throw new Error(`${file} is not the expected version`);
   return patched;
 }
 
@@ -62,8 +62,8 @@ export function loadXgrammar(): Library {
 }
 
 /**
- * From a plan to a compiled grammar, as text, because it runs in two places. One line, no white space of the
- * model's own: else small models write white space without end.
+ * Compiles a plan; as text, because it runs on the main thread and in a worker. JSON is limited to one line without
+ * optional white space: otherwise small models write white space without end.
  */
 const compileText = String.raw`
   const compact = [false, -1, undefined, false];
@@ -71,26 +71,26 @@ const compileText = String.raw`
     const grammar = await xgrammar.Grammar.fromJSONSchema(schema, ...compact);
     const text = grammar.toString();
     grammar.dispose();
-    // The library writes constants with escaped slashes, which no model does. Texts are changed, classes are not.
+    // The library escapes slashes in constants, which no model does. Changes strings, not character classes.
     const parts = /"(?:[^"\\]|\\.)*"|\[(?:[^\]\\]|\\.)*\]/g;
     return text.replace(parts, (part) => (part[0] === '"' ? part.replaceAll("\\\\/", "/") : part));
   };
   if (!plan.frames) return compiler.compileGrammar(await textOf(plan.schemas[0]));
   const fit = async (schema) => ({ type: "grammar", grammar: await textOf(schema) });
-  // A grammar's own beginning is its last rule; who reads it as text begins at "root", here a rule of a schema.
+  // The start rule of a grammar is its last rule; a grammar read from text starts at "root", here a rule of a schema.
   const rooted = (text) => {
     const last = text.trim().split("\n").at(-1).split(" ")[0];
     const parts = /"(?:[^"\\]|\\.)*"|\[(?:[^\]\\]|\\.)*\]|[A-Za-z_]\w*/g;
     return text.replace(parts, (part) => (part === last ? "root" : part === "root" ? "root_of_schema" : part));
   };
   const tags = [];
-  for (const [place, { begin, end }] of plan.frames.entries())
-    tags.push({ type: "tag", begin, content: await fit(plan.schemas[place]), end });
+  for (const [index, { begin, end }] of plan.frames.entries())
+    tags.push({ type: "tag", begin, content: await fit(plan.schemas[index]), end });
   const calls = plan.free
     ? { type: "triggered_tags", triggers: [plan.free], tags, at_least_one: false, stop_after_first: plan.once }
     : { type: "tags_with_separator", separator: "\n", tags, at_least_one: true, stop_after_first: plan.once };
   if (!plan.answer) return compiler.compileStructuralTag({ type: "structural_tag", format: calls });
-  // A choice takes no list of tags, so the list goes in as the grammar that it is.
+  // A choice cannot have a list of tags as an element, so the list is compiled to a grammar first.
   const list = await xgrammar.Grammar.fromStructuralTag({ type: "structural_tag", format: calls });
   const elements = [await fit(plan.answer), { type: "grammar", grammar: rooted(list.toString()) }];
   list.dispose();
@@ -108,11 +108,10 @@ const AsyncFunction = (async () => {}).constructor as new (
 export const compilePlan = new AsyncFunction("xgrammar", "compiler", "plan", compileText);
 
 /**
- * The worker's text. It is given `{vocabulary, stopTokens, size, file}` as its data; when it has read them it says
- * `{clock}`, the file in which the system counts its computing time, if there is one. Then it is given plans as
- * messages, and answers each with `{ms}` or `{failure}`: milliseconds that it computed, or that went by where there is
- * no such clock. A failure inside WebAssembly leaves the instance unusable: the worker
- * must then be ended.
+ * Source of the worker. Its data is `{vocabulary, stopTokens, size, file, text}`. When it has read the vocabulary it
+ * posts `{clock}`, the file with its CPU time, if the system has one. Then it takes plans as messages and answers
+ * each with `{ms}`, CPU milliseconds (wall time without a clock), or with `{failure}`. A failure inside WebAssembly
+ * leaves the instance unusable: end the worker then.
  */
 export function workerText(): string {
   return `
@@ -128,8 +127,8 @@ export function workerText(): string {
     }
     const computedMs = () =>
       clock ? Number(readFileSync(clock, "utf8").split(" ")[0]) / 1e6 : performance.now();
-    const said = [];
-    for (const way of ["log", "warn", "error"]) console[way] = (...words) => said.push(words.join(" "));
+    const lines = [];
+    for (const level of ["log", "warn", "error"]) console[level] = (...words) => lines.push(words.join(" "));
     const { file, text, vocabulary, size, stopTokens } = workerData;
     const module_ = new Module(file);
     module_._compile(text, file);
@@ -148,16 +147,16 @@ export function workerText(): string {
         compiled.dispose();
         parentPort.postMessage({ ms: computedMs() - start });
       } catch (cause) {
-        // What is thrown in C++ arrives as the number of its place in memory.
+        // A C++ exception arrives as its address.
         const thrown = String(cause?.message ?? "the library refuses it");
-        const fatal = said.find((line) => line.includes("[FATAL]")) ?? thrown;
+        const fatal = lines.find((line) => line.includes("[FATAL]")) ?? thrown;
         parentPort.postMessage({ failure: fatal.replace(/^\\[FATAL\\] \\S*:\\d+: /, "") });
       }
     });
   `;
 }
 
-/** What `workerText` needs besides the vocabulary. */
+/** The part of the worker's data that does not depend on the vocabulary. */
 export function workerLibrary(): { readonly file: string; readonly text: string } {
   const file = libraryFile();
   return { file, text: libraryText(file) };
