@@ -1,9 +1,8 @@
 import { defineConfig } from "vitest/config";
 
-// One fork: the native side is one resource, and two cores are better spent inside the kernels than on
-// two half-starved test files.
+// Runs one test file at a time: the kernels use all cores, and a second file would only slow both.
 export default defineConfig({
-  // The package by its own name, without a build.
+  // `pocket/context` is resolved to the source, so that no build is needed.
   resolve: { alias: { "pocket/context": new URL("../src/context/index.ts", import.meta.url).pathname } },
   test: {
     root: new URL("..", import.meta.url).pathname,

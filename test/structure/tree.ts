@@ -63,13 +63,15 @@ export function linksOf(document: string): string[] {
 }
 
 const topFolders = /^(src|models|native|bench|test|docs|scripts)\//;
+/** Folders that are written at run time. */
+const generated = /^bench\/results\//;
 
 /** Paths in backticks that begin with a folder of the top level; `a/{b,c}.ts` is two, patterns and folders in <> none. */
 export function mentionedPaths(document: string): string[] {
   const text = read(document).replace(/```[\s\S]*?```/g, "");
   return [...text.matchAll(/`([^`\s]+)`/g)]
     .map(([, mention]) => mention!.replace(/:\d+(-\d+)?$/, ""))
-    .filter((mention) => topFolders.test(mention) && !/[*<>…]/.test(mention))
+    .filter((mention) => topFolders.test(mention) && !generated.test(mention) && !/[*<>…]/.test(mention))
     .flatMap(expandBraces);
 }
 
