@@ -33,7 +33,7 @@ class RunnerHandle : public Napi::ObjectWrap<RunnerHandle> {
                         InstanceMethod<&RunnerHandle::step>("step"),
                         InstanceMethod<&RunnerHandle::sequence>("sequence"),
                         InstanceMethod<&RunnerHandle::stats>("stats"),
-                        InstanceMethod<&RunnerHandle::parts>("profile"),
+                        InstanceMethod<&RunnerHandle::profile>("profile"),
                         InstanceMethod<&RunnerHandle::check>("check"),
                         InstanceMethod<&RunnerHandle::inspect>("inspect"),
                         InstanceMethod<&RunnerHandle::save>("save"),
@@ -60,7 +60,7 @@ class RunnerHandle : public Napi::ObjectWrap<RunnerHandle> {
   Napi::Value step(const Napi::CallbackInfo& info);
   Napi::Value sequence(const Napi::CallbackInfo& info);
   Napi::Value stats(const Napi::CallbackInfo& info);
-  Napi::Value parts(const Napi::CallbackInfo& info);
+  Napi::Value profile(const Napi::CallbackInfo& info);
   void check(const Napi::CallbackInfo& info);
   Napi::Value inspect(const Napi::CallbackInfo& info);
   Napi::Value save(const Napi::CallbackInfo& info);
@@ -94,7 +94,7 @@ class StepWork final : public Work {
   std::unique_ptr<Runner::Step> step_;
 };
 
-// Both parts of a load and a save keep the handle alive, as a step does.
+// Both profile of a load and a save keep the handle alive, as a step does.
 class SaveWork final : public Work {
  public:
   SaveWork(Napi::Env env, RunnerHandle& handle, std::unique_ptr<Runner::Save> save)
@@ -290,7 +290,7 @@ Napi::Value RunnerHandle::stats(const Napi::CallbackInfo& info) {
     const RunnerStats stats = open().stats();
     Napi::Object object = Napi::Object::New(env);
     object.Set("pagesFree", stats.cache.pagesFree);
-    object.Set("pagesUsed", stats.cache.pagesLent);
+    object.Set("pagesUsed", stats.cache.pagesUsed);
     object.Set("pages", stats.cache.pages);
     object.Set("sequences", stats.cache.sequences);
     object.Set("cells", static_cast<double>(stats.cache.cells));
@@ -301,15 +301,15 @@ Napi::Value RunnerHandle::stats(const Napi::CallbackInfo& info) {
   });
 }
 
-Napi::Value RunnerHandle::parts(const Napi::CallbackInfo& info) {
+Napi::Value RunnerHandle::profile(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
   return guarded(env, [&]() -> Napi::Value {
     Napi::Array array = Napi::Array::New(env);
-    for (const Part& part : open().parts().all()) {
+    for (const ProfileEntry& entry : open().profile().entries()) {
       Napi::Object object = Napi::Object::New(env);
-      object.Set("name", part.name);
-      object.Set("runs", static_cast<double>(part.runs));
-      object.Set("ms", static_cast<double>(part.nanoseconds) * 1e-6);
+      object.Set("name", entry.name);
+      object.Set("runs", static_cast<double>(entry.runs));
+      object.Set("ms", static_cast<double>(entry.nanoseconds) * 1e-6);
       array.Set(array.Length(), object);
     }
     return array;

@@ -158,7 +158,7 @@ inline StepEntry stepEntry(const Napi::Value& value) {
     }
   }
   if (from.Has("draftTokens") && !from.Get("draftTokens").IsUndefined()) {
-    entry.proposals = integers(from.Get("draftTokens"), "draftTokens");
+    entry.draftTokens = integers(from.Get("draftTokens"), "draftTokens");
   }
   if (from.Has("targets") && !from.Get("targets").IsUndefined()) {
     entry.targets = integers(from.Get("targets"), "targets");
@@ -188,25 +188,25 @@ inline std::pair<Napi::Int32Array, Napi::Float32Array> ranked(Napi::Env env, con
   return {tokens, logprobs};
 }
 
-inline Napi::Object choiceObject(Napi::Env env, const Choice& choice) {
+inline Napi::Object sampledTokenObject(Napi::Env env, const SampledToken& token) {
   Napi::Object object = Napi::Object::New(env);
-  object.Set("token", choice.sampled.token);
-  object.Set("logprob", choice.sampled.logprob);
-  const auto [topTokens, topLogprobs] = ranked(env, choice.top);
+  object.Set("token", token.sampled.token);
+  object.Set("logprob", token.sampled.logprob);
+  const auto [topTokens, topLogprobs] = ranked(env, token.top);
   object.Set("topTokens", topTokens);
   object.Set("topLogprobs", topLogprobs);
   return object;
 }
 
 inline Napi::Object outcomeObject(Napi::Env env, const StepOutcome& outcome) {
-  Napi::Object object = choiceObject(env, outcome.last);
-  if (outcome.proposed > 0) {
+  Napi::Object object = sampledTokenObject(env, outcome.last);
+  if (outcome.drafted > 0) {
     Napi::Array accepted = Napi::Array::New(env, outcome.accepted.size());
     for (size_t i = 0; i < outcome.accepted.size(); i++) {
-      accepted.Set(static_cast<uint32_t>(i), choiceObject(env, outcome.accepted[i]));
+      accepted.Set(static_cast<uint32_t>(i), sampledTokenObject(env, outcome.accepted[i]));
     }
     object.Set("accepted", accepted);
-    object.Set("drafted", outcome.proposed);
+    object.Set("drafted", outcome.drafted);
   }
   object.Set("targetLogprobs", typedArray<Napi::Float32Array>(env, outcome.targetLogprobs));
   const auto [targetTokens, targetLogprobs] = ranked(env, outcome.targetTop);

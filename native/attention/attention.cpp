@@ -127,7 +127,7 @@ class PagedAttention final : public Attention {
     job.group = group_;
     job.scoreScale = shape_.scale * 1.44269504f;
     job.rope = rope_.row(0);
-    job.asAlone = tile.asAlone;
+    job.batchInvariant = tile.batchInvariant;
     job.tokens = &batch.rows[tile.firstRow];
     job.tokenCount = tile.rowCount;
     job.q = input.q + row;

@@ -35,7 +35,7 @@ struct AttendJob {
   const float* rope = nullptr;  // (positions, headDim): cosines, then sines
 
   // Each row must get the bits that it gets as the only one of its job; else whatever is fastest for them together.
-  bool asAlone = false;
+  bool batchInvariant = false;
   const Row* tokens = nullptr;  // indices strictly ascending
   int tokenCount = 0;
   const float* q = nullptr;  // (tokenCount, heads, headDim), at the first head of the group

@@ -118,7 +118,7 @@ void AttentionPlan::cutRun(const Batch& batch, int firstRow, int rowCount, int f
     QueryTile tile;
     tile.firstRow = firstRow + row;
     tile.rowCount = std::min(tokens, rowCount - row);
-    tile.asAlone = rowCount <= kDecodeRows;
+    tile.batchInvariant = rowCount <= kDecodeRows;
     tile.firstSegment = firstSegment;
     const int last = batch.rows[tile.firstRow + tile.rowCount - 1].index;
     const auto end = std::upper_bound(segments.begin() + firstSegment, segments.end(), last,
@@ -134,7 +134,7 @@ void AttentionPlan::plan(QueryTile tile, int64_t costOfEntry) {
   const int64_t share = (kRanges * costOf(tile) + costOfEntry / 2) / costOfEntry;
   const int most = (tile.segmentCount + kRangeSegments - 1) / kRangeSegments;
   const int ranges = static_cast<int>(std::clamp<int64_t>(share, 1, most));
-  tile.rangeSegments = tile.asAlone ? kRangeSegments : (tile.segmentCount + ranges - 1) / ranges;
+  tile.rangeSegments = tile.batchInvariant ? kRangeSegments : (tile.segmentCount + ranges - 1) / ranges;
   tile.ranges = (tile.segmentCount + tile.rangeSegments - 1) / tile.rangeSegments;
   for (tile.kvHead = 0; tile.kvHead < shape_.kvHeads; tile.kvHead++) {
     const int index = static_cast<int>(queryTiles.size());

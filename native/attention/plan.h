@@ -20,7 +20,7 @@ struct QueryTile {
   int kvHead = 0;
   int firstRow = 0;  // of the batch
   int rowCount = 0;
-  bool asAlone = false;  // as AttendJob has it
+  bool batchInvariant = false;  // as AttendJob has it
   int firstSegment = 0;
   int segmentCount = 0;
   int rangeSegments = 0;

@@ -9,7 +9,7 @@ namespace pocket {
 
 // Proposals that a step computes of one sequence at most, and the rows of a decode step with them. A row of an entry
 // that has no more rows than that gets the same bits as alone, so that what is sampled does not depend on what was
-// proposed; entries of more rows, which are chunks of prompts, owe each other no bits.
+// drafted; entries of more rows, which are chunks of prompts, owe each other no bits.
 inline constexpr int32_t kMaxDraftTokens = 16;
 inline constexpr int32_t kDecodeRows = 1 + kMaxDraftTokens;
 

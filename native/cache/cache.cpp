@@ -70,19 +70,19 @@ void Cache::commit(const Fill& fill) noexcept {
   if (found != sequences_.end()) found->second.commit(fill.tokens, fill.count);
 }
 
-Guess Cache::extend(int32_t id, int32_t count) {
+DraftCells Cache::openDraft(int32_t id, int32_t count) {
   const int32_t pagesFree = pool_.pagesFree();
-  const Guess guess = at(id).extend(count);
-  guessedCells_ += guess.count;
-  guessedPages_ += pagesFree - pool_.pagesFree();
-  return guess;
+  const DraftCells draft = at(id).openDraft(count);
+  draftCells_ += draft.count;
+  draftPages_ += pagesFree - pool_.pagesFree();
+  return draft;
 }
 
-void Cache::retract(int32_t id, const Guess& guess, int32_t kept) noexcept {
-  // All guesses of a step end together, so what is left to take back at the first is not asked for before the last.
-  guessedCells_ = guessedPages_ = 0;
+void Cache::rollbackDraft(int32_t id, const DraftCells& draft, int32_t kept) noexcept {
+  // All drafts of a step end together, so what is left to take back at the first is not asked for before the last.
+  draftCells_ = draftPages_ = 0;
   const auto found = sequences_.find(id);
-  if (found != sequences_.end()) found->second.retract(guess, kept);
+  if (found != sequences_.end()) found->second.rollbackDraft(draft, kept);
 }
 
 bool Cache::completes(int32_t id, int32_t count) const {
@@ -127,15 +127,15 @@ SequenceInfo Cache::info(int32_t id) const {
 CacheStats Cache::stats() const {
   CacheStats stats;
   stats.pages = pool_.pages();
-  stats.pagesFree = pool_.pagesFree() + guessedPages_;
-  stats.pagesLent = stats.pages - stats.pagesFree;
+  stats.pagesFree = pool_.pagesFree() + draftPages_;
+  stats.pagesUsed = stats.pages - stats.pagesFree;
   stats.sequences = static_cast<int32_t>(sequences_.size());
   for (const auto& [id, sequence] : sequences_) {
     stats.cells += sequence.length();
     stats.gapTokens += sequence.gapTokens();
   }
-  stats.cells -= guessedCells_;
-  stats.gapTokens -= guessedCells_;
+  stats.cells -= draftCells_;
+  stats.gapTokens -= draftCells_;
   return stats;
 }
 
@@ -158,8 +158,8 @@ CacheSnapshot Cache::snapshot() const {
   snapshot.context = context_;
   snapshot.pagesFree = pool_.pagesFree();
   for (int32_t page = 0; page < pool_.pages(); page++) {
-    snapshot.standing.push_back(pool_.cells(page));
-    snapshot.lendings.push_back(pool_.lending(page));
+    snapshot.pageCells.push_back(pool_.cells(page));
+    snapshot.allocations.push_back(pool_.allocation(page));
   }
   const int32_t slots = pool_.pages() * pool_.pageSize();
   for (int32_t slot = 0; slot < slots; slot++) snapshot.written.push_back(pool_.written(slot) ? 1 : 0);

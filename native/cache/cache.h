@@ -36,7 +36,7 @@ struct SequenceInfo {
 
 struct CacheStats {
   int32_t pagesFree = 0;
-  int32_t pagesLent = 0;
+  int32_t pagesUsed = 0;
   int32_t pages = 0;
   int32_t sequences = 0;
   int64_t cells = 0;  // over all sequences; shared ones count in each
@@ -79,9 +79,9 @@ class Cache {
   // Records that a planned fill, or its first tokens, were computed.
   void commit(const Fill& fill) noexcept;
 
-  // Room for a step's proposals; see Sequence. While it is open, stats() leaves its cells and pages out.
-  Guess extend(int32_t id, int32_t count);
-  void retract(int32_t id, const Guess& guess, int32_t kept) noexcept;
+  // Room for a step's draft tokens; see Sequence. While it is open, stats() leaves its cells and pages out.
+  DraftCells openDraft(int32_t id, int32_t count);
+  void rollbackDraft(int32_t id, const DraftCells& draft, int32_t kept) noexcept;
 
   // Whether filling `count` tokens closes every gap and the last of them is the sequence's last cell: only
   // then does its row of logits say what comes next (6).
@@ -112,7 +112,7 @@ class Cache {
 
   int32_t context_;
   int32_t lastId_ = 0;
-  int32_t guessedCells_ = 0, guessedPages_ = 0;  // of open guesses
+  int32_t draftCells_ = 0, draftPages_ = 0;  // of open drafts
   Pool pool_;  // outlives the sequences, so it stands before them
   std::map<int32_t, Sequence> sequences_;
 };

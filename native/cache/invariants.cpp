@@ -13,7 +13,7 @@ constexpr size_t kSentences = 50;
 class Check {
  public:
   explicit Check(const CacheSnapshot& snapshot)
-      : snapshot_(snapshot), slots_(snapshot.pages * snapshot.pageSize), counted_(snapshot.pages), standing_(slots_),
+      : snapshot_(snapshot), slots_(snapshot.pages * snapshot.pageSize), counted_(snapshot.pages), slotCells_(slots_),
         lastSeen_(slots_, -1) {}
 
   std::vector<std::string> run() {
@@ -76,8 +76,8 @@ class Check {
     }
     const int32_t page = cell.slot / snapshot_.pageSize;
     counted_[page]++;
-    standing_[cell.slot]++;
-    if (snapshot_.lendings[page] == 0) {
+    slotCells_[cell.slot]++;
+    if (snapshot_.allocations[page] == 0) {
       say("(2) cell %d of sequence %d stands in page %d, which is not lent.", index, s.id, page);
     }
     if (cell.filled && snapshot_.written[cell.slot] == 0) {
@@ -119,29 +119,29 @@ class Check {
       if (snapshot_.written[cell.slot] != 0) {
         say("(5) gap cell %zu of sequence %d would write slot %d again.", i, s.id, cell.slot);
       }
-      if (standing_[cell.slot] != 1) {
+      if (slotCells_[cell.slot] != 1) {
         say("(5) gap cell %zu of sequence %d shares slot %d with %d others.", i, s.id, cell.slot,
-            standing_[cell.slot] - 1);
+            slotCells_[cell.slot] - 1);
       }
     }
   }
 
   void checkOpenPage(const SequenceSnapshot& s) {
     const OpenPage& open = s.open;
-    if (open.lending < 0) return;
+    if (open.allocation < 0) return;
     if (open.page < 0 || open.page >= snapshot_.pages || open.used < 0 || open.used > snapshot_.pageSize) {
       say("(5) sequence %d has open page %d with %d of %d slots used.", s.id, open.page, open.used, snapshot_.pageSize);
       return;
     }
-    if (snapshot_.lendings[open.page] != open.lending) return;  // returned meanwhile, so not open
+    if (snapshot_.allocations[open.page] != open.allocation) return;  // returned meanwhile, so not open
     for (const SequenceSnapshot& other : snapshot_.sequences) {
-      if (other.id > s.id && other.open.lending == open.lending) {
+      if (other.id > s.id && other.open.allocation == open.allocation) {
         say("(5) sequences %d and %d both write in page %d.", s.id, other.id, open.page);
       }
     }
     for (int32_t used = open.used; used < snapshot_.pageSize; used++) {
       const int32_t slot = open.page * snapshot_.pageSize + used;
-      if (standing_[slot] != 0 || snapshot_.written[slot] != 0) {
+      if (slotCells_[slot] != 0 || snapshot_.written[slot] != 0) {
         say("(5) slot %d lies behind the mark %d of the open page of sequence %d and is in use.", slot, open.used,
             s.id);
       }
@@ -151,10 +151,10 @@ class Check {
   void checkPages() {
     int32_t free = 0;
     for (int32_t page = 0; page < snapshot_.pages; page++) {
-      if (snapshot_.standing[page] != counted_[page]) {
-        say("(3) page %d counts %d cells; %d stand in it.", page, snapshot_.standing[page], counted_[page]);
+      if (snapshot_.pageCells[page] != counted_[page]) {
+        say("(3) page %d counts %d cells; %d stand in it.", page, snapshot_.pageCells[page], counted_[page]);
       }
-      const bool isFree = snapshot_.lendings[page] == 0;
+      const bool isFree = snapshot_.allocations[page] == 0;
       if (isFree != (counted_[page] == 0)) {
         say("(3) page %d is %s and %d cells stand in it.", page, isFree ? "free" : "lent", counted_[page]);
       }
@@ -168,7 +168,7 @@ class Check {
   const CacheSnapshot& snapshot_;
   const int32_t slots_;
   std::vector<int32_t> counted_;   // cells per page
-  std::vector<int32_t> standing_;  // cells per slot
+  std::vector<int32_t> slotCells_;  // cells per slot
   std::vector<int32_t> lastSeen_;  // per slot, the last sequence that had it
   std::vector<std::string> sentences_;
 };

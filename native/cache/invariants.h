@@ -26,8 +26,8 @@ struct CacheSnapshot {
   int32_t pageSize = 0;
   int32_t context = 0;
   int32_t pagesFree = 0;
-  std::vector<int32_t> standing;  // per page, as the pool counts
-  std::vector<int64_t> lendings;  // per page
+  std::vector<int32_t> pageCells;  // per page, as the pool counts
+  std::vector<int64_t> allocations;  // per page
   std::vector<uint8_t> written;   // per slot
   std::vector<SequenceSnapshot> sequences;
 };

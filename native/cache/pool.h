@@ -20,16 +20,16 @@ class Pool {
   int32_t pageOf(int32_t slot) const { return slot / pageSize_; }
   // Cells standing in `page`; it is free iff this is 0.
   int32_t cells(int32_t page) const { return cells_[page]; }
-  // Which lending of the pool this page is out on, counted from 1; 0 while it is free. Who remembers the
+  // Which allocation of the pool this page is out on, counted from 1; 0 while it is free. Who remembers the
   // number can tell whether the page has been returned meanwhile.
-  int64_t lending(int32_t page) const { return lendings_[page]; }
+  int64_t allocation(int32_t page) const { return allocations_[page]; }
   bool written(int32_t slot) const { return written_[slot] != 0; }
 
   // The lowest free page, with `cells` (at least 1) standing in it. Throws CACHE_FULL when none is free.
-  int32_t lend(int32_t cells);
+  int32_t allocate(int32_t cells);
   // `cells` more, or fewer, stand in a lent page. With the last one it is free again and nothing is written.
-  void enter(int32_t page, int32_t cells) noexcept { cells_[page] += cells; }
-  void leave(int32_t page, int32_t cells) noexcept;
+  void addCells(int32_t page, int32_t cells) noexcept { cells_[page] += cells; }
+  void removeCells(int32_t page, int32_t cells) noexcept;
   // The key and value of `slot` lie in memory from now on.
   void write(int32_t slot) noexcept { written_[slot] = 1; }
 
@@ -38,9 +38,9 @@ class Pool {
   int32_t pageSize_;
   int32_t pagesFree_;
   int32_t lowest_ = 0;  // no page below it is free
-  int64_t lent_ = 0;    // lendings so far
+  int64_t allocated_ = 0;    // allocations so far
   std::vector<int32_t> cells_;
-  std::vector<int64_t> lendings_;
+  std::vector<int64_t> allocations_;
   std::vector<uint8_t> written_;  // per slot
 };
 

@@ -38,11 +38,11 @@ Sequence::Sequence(const Sequence& from, int32_t length) : pool_(from.pool_), co
   tokens_.assign(from.tokens_.begin(), from.tokens_.begin() + length);
   filledHead_ = length;
   exactLength_ = std::min(from.exactLength_, length);
-  visitPages(0, length, [this](int32_t page, int32_t count) { pool_.enter(page, count); });
+  visitPages(0, length, [this](int32_t page, int32_t count) { pool_.addCells(page, count); });
 }
 
 Sequence::~Sequence() {
-  visitPages(0, length(), [this](int32_t page, int32_t count) { pool_.leave(page, count); });
+  visitPages(0, length(), [this](int32_t page, int32_t count) { pool_.removeCells(page, count); });
 }
 
 int32_t Sequence::deltas() const {
@@ -91,7 +91,7 @@ void Sequence::splice(const std::vector<CellSplice>& splices) {
   const int32_t exactNew = exactAfter(splices, static_cast<int32_t>(lengthNew));
   reserve(lengthNew);
 
-  for (const PageCells& part : cut) pool_.leave(part.page, part.cells);
+  for (const PageCells& part : cut) pool_.removeCells(part.page, part.cells);
   cutAndOpen(cells_, splices, kGap);
   cutAndOpen(tokens_, splices, int32_t{-1});
   int32_t shift = 0;
@@ -178,12 +178,12 @@ void Sequence::takeSlots(int32_t start, int32_t end) {
     int32_t count = end - start;
     if (openIsOurs() && open_.used < pageSize) {
       count = std::min(count, pageSize - open_.used);
-      pool_.enter(open_.page, count);
+      pool_.addCells(open_.page, count);
     } else {
       count = std::min(count, pageSize);
-      open_.page = pool_.lend(count);
+      open_.page = pool_.allocate(count);
       open_.used = 0;
-      open_.lending = pool_.lending(open_.page);
+      open_.allocation = pool_.allocation(open_.page);
     }
     int32_t slot = open_.page * pageSize + open_.used;
     open_.used += count;
@@ -196,10 +196,10 @@ void Sequence::moveFilledHead(int32_t from) noexcept {
   while (filledHead_ < length() && cells_[filledHead_].filled) filledHead_++;
 }
 
-// ---- extend, retract: cells for a guess ----
+// ---- openDraft, rollbackDraft: cells for a draft ----
 
-Guess Sequence::extend(int32_t count) {
-  const Guess none{0, open_};
+DraftCells Sequence::openDraft(int32_t count) {
+  const DraftCells none{0, open_};
   const int32_t room = openIsOurs() ? pool_.pageSize() - open_.used : 0;
   const int64_t slots = room + static_cast<int64_t>(pool_.pagesFree()) * pool_.pageSize();
   const int64_t fitting = std::min<int64_t>({count, slots, context_ - length()});
@@ -208,18 +208,18 @@ Guess Sequence::extend(int32_t count) {
   return {static_cast<int32_t>(fitting), none.before};
 }
 
-void Sequence::retract(const Guess& guess, int32_t kept) noexcept {
-  const int32_t cut = guess.count - kept, lengthNew = length() - cut;
+void Sequence::rollbackDraft(const DraftCells& draft, int32_t kept) noexcept {
+  const int32_t cut = draft.count - kept, lengthNew = length() - cut;
   if (cut == 0) return;
-  visitPages(lengthNew, length(), [this](int32_t page, int32_t count) { pool_.leave(page, count); });
+  visitPages(lengthNew, length(), [this](int32_t page, int32_t count) { pool_.removeCells(page, count); });
   cells_.resize(static_cast<size_t>(lengthNew));
   tokens_.resize(static_cast<size_t>(lengthNew));
   // Slots are given out in order: the mark goes back behind the last cell that stays.
   if (kept == 0) {
-    open_ = guess.before;
+    open_ = draft.before;
   } else {
     const int32_t slot = cells_.back().slot, page = pool_.pageOf(slot);
-    open_ = {page, slot - page * pool_.pageSize() + 1, pool_.lending(page)};
+    open_ = {page, slot - page * pool_.pageSize() + 1, pool_.allocation(page)};
   }
   gapTokens_ -= cut;
   filledHead_ = std::min(filledHead_, lengthNew);
@@ -241,7 +241,7 @@ void Sequence::adopt(const Sequence& from, int32_t start, int32_t end) {
     cells_.back().adopted = true;
     tokens_.push_back(from.tokens_[i]);
   }
-  visitPages(lengthOld, length(), [this](int32_t page, int32_t count) { pool_.enter(page, count); });
+  visitPages(lengthOld, length(), [this](int32_t page, int32_t count) { pool_.addCells(page, count); });
   if (filledHead_ == lengthOld) filledHead_ = length();
 }
 

@@ -8,7 +8,7 @@
 //
 // New cells take the next slots of the sequence's open page, then fresh pages, the last of which becomes the
 // open one. Only the sequence that was lent a page ever writes in it; forks and adopters only read. A
-// step's proposals stand in gap cells at the end (extend) that are taken back where they were wrong (retract).
+// step's draft tokens stand in gap cells at the end (openDraft) that are taken back where they were wrong (rollbackDraft).
 // Called by Cache, between steps. The pool outlives it.
 #pragma once
 
@@ -28,16 +28,16 @@ struct Cell {
   bool adopted = false;  // came by adopt: the only cells whose slot may stand twice in a sequence
 };
 
-// The page that the next new cells go to. Slots at or behind `used` have not been given out since `lending`, or
+// The page that the next new cells go to. Slots at or behind `used` have not been given out since `allocation`, or
 // were taken back unwritten.
 struct OpenPage {
   int32_t page = 0;
   int32_t used = 0;
-  int64_t lending = -1;  // it is open only while the pool's number is the same
+  int64_t allocation = -1;  // it is open only while the pool's number is the same
 };
 
 // Cells at the end of a sequence that a step computes before it is known whether they are right.
-struct Guess {
+struct DraftCells {
   int32_t count = 0;
   OpenPage before;  // the open page without them
 };
@@ -72,12 +72,12 @@ class Sequence {
   // Linear in the cells behind the first splice.
   void splice(const std::vector<CellSplice>& splices);
 
-  // Opens gap cells behind the last one for a guess at what they will hold: `count`, or as many as context and free
+  // Opens gap cells behind the last one for a draft at what they will hold: `count`, or as many as context and free
   // pages allow. Until it is retracted nothing but commit may change this sequence.
-  Guess extend(int32_t count);
-  // Keeps the first `kept` cells of the guess and takes the others, all of them gaps, back: pages, open page and
+  DraftCells openDraft(int32_t count);
+  // Keeps the first `kept` cells of the draft and takes the others, all of them gaps, back: pages, open page and
   // exact length are as if they had never been opened.
-  void retract(const Guess& guess, int32_t kept) noexcept;
+  void rollbackDraft(const DraftCells& draft, int32_t kept) noexcept;
 
   // Appends the filled cells [start, end) of `from` (which may be this sequence) with their births. Throws
   // BAD_ARGUMENT or CONTEXT_LENGTH_EXCEEDED, and has then changed nothing.
@@ -108,7 +108,7 @@ class Sequence {
   void requirePages(const std::vector<CellSplice>& splices, const std::vector<PageCells>& cut) const;
   int32_t gapsAfter(const std::vector<CellSplice>& splices) const;
   int32_t exactAfter(const std::vector<CellSplice>& splices, int32_t lengthNew) const;
-  bool openIsOurs() const { return pool_.lending(open_.page) == open_.lending; }
+  bool openIsOurs() const { return pool_.allocation(open_.page) == open_.allocation; }
   void takeSlots(int32_t start, int32_t end);
   void moveFilledHead(int32_t from) noexcept;
 

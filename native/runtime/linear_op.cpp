@@ -15,8 +15,8 @@ constexpr int kMaxWeights = 3;
 constexpr size_t kGain = 1 + 2 * kMaxWeights, kBranch = kGain + 1, kSum = kMaxWeights;
 // Rows that one body norms; fewer are not worth a parallel region.
 constexpr int kRowsPerBody = 16;
-constexpr size_t kAheadBytes = 256 * 1024;  // of a weight: with a factor half of a nearest cache but one
-constexpr int kAheadRows = 32;  // of more the arithmetic is the limit
+constexpr size_t kPrefetchBytes = 256 * 1024;  // of a weight: with a factor half of a nearest cache but one
+constexpr int kPrefetchRows = 32;  // of more the arithmetic is the limit
 constexpr int64_t kMaxRows = 1 << 28;
 
 BlockFormat formatOf(const ort::OrtTable& table, const ort::OrtKernelInfo* info, const char* name) {
@@ -39,7 +39,7 @@ struct Panels {
     const void* data = node.data(index);
     if (data != nullptr && data == seen) return;
     node.checked(index, panelBytes(weight.format, weight.rows, weight.columns), "a weight's panels");
-    weight.panels = static_cast<const uint8_t*>(weights == nullptr ? data : weights->here(data));
+    weight.panels = static_cast<const uint8_t*>(weights == nullptr ? data : weights->translate(data));
     mapped = weight.panels != data;
     seen = data;
   }
@@ -84,7 +84,7 @@ struct LinearOpKernel {
   }
 
   void run(ort::OrtKernelContext* context) {
-    const NodeRun node(*op.table, context, op.team);
+    const NodeRun node(*op.table, context, op.threadPool);
     const size_t elements = node.elements(0);
     if (elements % columns != 0) {
       throw error("RUNTIME_FAILED", "Linear: x has %zu elements, which are no rows of %d.", elements, columns);
@@ -105,29 +105,29 @@ struct LinearOpKernel {
     if (rows == 0) return;
     op.linear->run(x, rows, terms, weights, combine, activations,
                    [&](int count, const std::function<void(int)>& body) {
-                     lookAhead(rows);
+                     prefetchNext(rows);
                      node.parallel(count, body);
                    });
   }
 
-  // Tells the team what to read while it waits for the next node. Nodes run in the same order at every step, so whoever
+  // Tells the threadPool what to read while it waits for the next node. Nodes run in the same order at every step, so whoever
   // ran behind this one will again.
-  void lookAhead(int rows) {
-    if (op.team == nullptr) return;
+  void prefetchNext(int rows) {
+    if (op.threadPool == nullptr) return;
     if (op.last != nullptr && op.last != this) op.last->next = this;
     op.last = this;
-    const bool known = next != nullptr && !next->starts.empty() && rows <= kAheadRows;
-    for (int t = 0; t < op.team->threads(); t++) op.team->ahead(t, known ? &next->starts[t] : nullptr);
+    const bool known = next != nullptr && !next->starts.empty() && rows <= kPrefetchRows;
+    for (int t = 0; t < op.threadPool->threads(); t++) op.threadPool->prefetch(t, known ? &next->starts[t] : nullptr);
   }
 
   // Where each thread will begin, as soon as the weights are known; they stay, so this does.
   void findStarts() {
-    if (op.team == nullptr || !starts.empty()) return;
+    if (op.threadPool == nullptr || !starts.empty()) return;
     for (int i = 0; i < weights; i++)
       if (!panels[i].mapped) return;
-    for (int t = 0; t < op.team->threads(); t++) {
+    for (int t = 0; t < op.threadPool->threads(); t++) {
       const Linear::Start start = op.linear->startOf(terms, weights, combine, t);
-      starts.push_back({start.first, start.second, std::min(start.bytes, kAheadBytes)});
+      starts.push_back({start.first, start.second, std::min(start.bytes, kPrefetchBytes)});
     }
   }
 
@@ -136,7 +136,7 @@ struct LinearOpKernel {
     const auto* x = static_cast<const float*>(node.data(0));
     const auto* gain = static_cast<const float*>(node.data(kGain));
     if (gain == nullptr) return x;
-    const Timed timed(*op.norms);
+    const ScopedTimer timed(*op.norms);
     node.checked(kGain, columns, "a norm's gain");
     const size_t size = static_cast<size_t>(rows) * columns;
     const float* branch = node.data(kBranch) == nullptr
@@ -163,7 +163,7 @@ struct LinearOpKernel {
   LinearOutput terms[kMaxWeights];
   Panels panels[kMaxWeights];
   LinearOpKernel* next = nullptr;
-  std::vector<Ahead> starts;
+  std::vector<Prefetch> starts;
 };
 
 namespace {
@@ -178,7 +178,7 @@ struct EmbeddingKernel {
   }
 
   void run(ort::OrtKernelContext* context) {
-    const NodeRun node(*op.table, context, op.team);
+    const NodeRun node(*op.table, context, op.threadPool);
     const int count = static_cast<int>(node.elements(0));
     panels.take(node, 1, nullptr, table);
     float* out = node.output(0, count, table.columns);

@@ -30,13 +30,13 @@ struct LinearOp : ort::OrtCustomOp {
   const ort::OrtTable* table = nullptr;
   Linear* linear = nullptr;
   // Null: the session's threads.
-  Team* team = nullptr;
+  ThreadPool* threadPool = nullptr;
   // Null: weights are read where the library has them.
   const MappedFile* weights = nullptr;
   // Gets a part for each node while a session is created.
-  Parts* parts = nullptr;
+  Profiler* profiler = nullptr;
   // Where the norms of all nodes are counted, which are also in those of the nodes.
-  Part* norms = nullptr;
+  ProfileEntry* norms = nullptr;
   // Of this operator in the graph; counted while a session is created.
   mutable int nodes = 0;
   // The node that ran last.
@@ -49,8 +49,8 @@ struct EmbeddingOp : ort::OrtCustomOp {
   EmbeddingOp();
 
   const ort::OrtTable* table = nullptr;
-  Team* team = nullptr;
-  Parts* parts = nullptr;
+  ThreadPool* threadPool = nullptr;
+  Profiler* profiler = nullptr;
 };
 
 }  // namespace pocket

@@ -36,7 +36,7 @@ MappedFile::MappedFile(const std::string& path) {
   if (file.number < 0 || fstat(file.number, &status) != 0 || status.st_size <= 0) return;
   bytes_ = static_cast<size_t>(status.st_size);
   inode_ = status.st_ino;
-  if (map(file.number)) enlarge(file.number);
+  if (map(file.number)) useLargePages(file.number);
 }
 
 MappedFile::~MappedFile() { unmap(); }
@@ -73,14 +73,14 @@ void MappedFile::touch(size_t start, size_t end) const {
   for (size_t at = start; at < end; at += kLarge) static_cast<void>(*static_cast<volatile const char*>(data_ + at));
 }
 
-const void* MappedFile::here(const void* other) const {
+const void* MappedFile::translate(const void* other) const {
   const uintptr_t at = reinterpret_cast<uintptr_t>(other);
-  const auto above = std::upper_bound(twins_.begin(), twins_.end(), at,
-                                      [](uintptr_t address, const Twin& twin) { return address < twin.start; });
-  if (above == twins_.begin()) return other;
-  const Twin& twin = above[-1];
-  const size_t offset = twin.offset + (at - twin.start);
-  return at < twin.end && offset < bytes_ ? data_ + offset : other;
+  const auto above = std::upper_bound(others_.begin(), others_.end(), at,
+                                      [](uintptr_t address, const OtherMapping& mapping) { return address < mapping.start; });
+  if (above == others_.begin()) return other;
+  const OtherMapping& mapping = above[-1];
+  const size_t offset = mapping.offset + (at - mapping.start);
+  return at < mapping.end && offset < bytes_ ? data_ + offset : other;
 }
 
 #if defined(__linux__)
@@ -99,9 +99,9 @@ void forEachLine(const char* path, const Use& use) {
 }  // namespace
 
 // The list is in the order of addresses. A file is known by its number there; that of another file system may have the
-// same, so a twin's first bytes are compared.
-void MappedFile::findTwins() {
-  twins_.clear();
+// same, so a mapping's first bytes are compared.
+void MappedFile::findOtherMappings() {
+  others_.clear();
   if (data_ == nullptr) return;
   forEachLine("/proc/self/maps", [this](const char* line) {
     unsigned long from = 0, to = 0, offset = 0, inode = 0;
@@ -111,7 +111,7 @@ void MappedFile::findTwins() {
     const char* other = reinterpret_cast<const char*>(from);
     if (other == data_) return;
     const size_t compared = std::min({size_t{4096}, to - from, bytes_ - offset});
-    if (std::memcmp(other, data_ + offset, compared) == 0) twins_.push_back({from, to, offset});
+    if (std::memcmp(other, data_ + offset, compared) == 0) others_.push_back({from, to, offset});
   });
 }
 
@@ -129,17 +129,17 @@ bool MappedFile::isLarge(size_t start, size_t end) const {
 }
 
 // The system holds a file in the pages that it was read or written with, and maps those that are large and in place.
-void MappedFile::enlarge(int file) {
+void MappedFile::useLargePages(int file) {
   if (bytes_ < 4 * kLarge) return;
   touch(0, bytes_);
-  if (!isLarge(0, bytes_)) readAgain(file);
+  if (!isLarge(0, bytes_)) reread(file);
   // What nobody reads, an embedding's other rows, is not to count as this process's.
   if (data_ != nullptr) madvise(data_, bytes_, MADV_DONTNEED);
 }
 
 // One page is tried first: where the file system has no large ones, or somebody else has the file mapped, the rest is
 // left alone.
-void MappedFile::readAgain(int file) {
+void MappedFile::reread(int file) {
   const size_t probe = bytes_ / kLarge / 2 * kLarge;
   const auto forget = [&](size_t start, size_t end) {
     unmap();
@@ -155,9 +155,9 @@ void MappedFile::readAgain(int file) {
 
 #else
 
-void MappedFile::findTwins() {}
-void MappedFile::enlarge(int) {}
-void MappedFile::readAgain(int) {}
+void MappedFile::findOtherMappings() {}
+void MappedFile::useLargePages(int) {}
+void MappedFile::reread(int) {}
 
 #endif
 

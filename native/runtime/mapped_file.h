@@ -20,12 +20,12 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
 
   // Looks for other mappings of the file in this process, as they are now. Does so on Linux only.
-  void findTwins();
+  void findOtherMappings();
   // Where the byte at `other`, which lies in one of those, lies in this; else `other` itself.
-  const void* here(const void* other) const;
+  const void* translate(const void* other) const;
 
  private:
-  struct Twin {
+  struct OtherMapping {
     uintptr_t start;
     uintptr_t end;
     size_t offset;  // in the file
@@ -35,13 +35,13 @@ class MappedFile {
   void unmap();
   void touch(size_t start, size_t end) const;
   bool isLarge(size_t start, size_t end) const;
-  void enlarge(int file);
-  void readAgain(int file);
+  void useLargePages(int file);
+  void reread(int file);
 
   char* data_ = nullptr;  // null where nothing is mapped
   size_t bytes_ = 0;
   uint64_t inode_ = 0;
-  std::vector<Twin> twins_;  // in the order of addresses
+  std::vector<OtherMapping> others_;  // in the order of addresses
 };
 
 }  // namespace pocket

@@ -2,10 +2,12 @@
 
 #include <dlfcn.h>
 
+#include <cmath>
 #include <optional>
 
 #include "error.h"
 #include "linear/linear.h"
+#include "runtime/attention_op.h"
 #include "runtime/linear_op.h"
 #include "runtime/mapped_file.h"
 #include "runtime/ort_kernel.h"
@@ -16,82 +18,27 @@ namespace pocket {
 
 namespace {
 
-// The name that the graphs of models/import.ts give to the file beside them.
+// Name of the weights file in the folder of the graph, as models/import.ts writes it.
 constexpr const char* kWeightsFile = "weights.bin";
-
-// What the operator's kernels read while a run is on: set by Model::run, the same for all layers.
-struct Current {
-  const Batch* batch = nullptr;
-  Attention* attention = nullptr;
-};
-
-// pocket::PagedAttention (q, k, v) -> out, all f32 with one row per batch row; attributes `layer`, and `pair_scales`, which
-// the store divides the layer's keys by.
-struct PagedAttentionOp : ort::OrtCustomOp {
-  PagedAttentionOp();
-
-  const ort::OrtTable* table = nullptr;
-  Team* team = nullptr;
-  Parts* parts = nullptr;
-  KvStore* store = nullptr;
-  Current current;
-  AttentionShape shape;
-  int layers = 0;
-};
-
-struct PagedAttentionKernel {
-  PagedAttentionKernel(const PagedAttentionOp& op, const ort::OrtKernelInfo* info)
-      : op(op), layer(static_cast<int>(attribute(*op.table, info, "layer", 0, op.layers - 1))) {
-    op.store->setPairScales(layer, floats(*op.table, info, "pair_scales"));
-  }
-  void run(ort::OrtKernelContext* context) const;
-
-  const PagedAttentionOp& op;
-  int layer;
-};
-
-void PagedAttentionKernel::run(ort::OrtKernelContext* context) const {
-  const Batch& batch = *op.current.batch;
-  const size_t rows = batch.rows.size();
-  const size_t queryWidth = static_cast<size_t>(op.shape.heads) * op.shape.headDim;
-  const size_t keyWidth = static_cast<size_t>(op.shape.kvHeads) * op.shape.headDim;
-  const NodeRun node(*op.table, context, op.team);
-  AttentionInput tensors;
-  tensors.q = static_cast<const float*>(node.checked(0, rows * queryWidth, "PagedAttention: q"));
-  tensors.k = static_cast<const float*>(node.checked(1, rows * keyWidth, "PagedAttention: k"));
-  tensors.v = static_cast<const float*>(node.checked(2, rows * keyWidth, "PagedAttention: v"));
-  tensors.out = node.output(0, static_cast<int64_t>(rows), static_cast<int64_t>(queryWidth));
-  op.current.attention->run(
-      batch, tensors, op.store->layer(layer),
-      [&node](int count, const std::function<void(int)>& body) { node.parallel(count, body); });
-}
-
-PagedAttentionOp::PagedAttentionOp() {
-  fillCommon(*this);
-  fillLife<PagedAttentionOp, PagedAttentionKernel>(*this);
-  GetName = [](const OrtCustomOp*) { return "PagedAttention"; };
-  GetInputType = [](const OrtCustomOp*, size_t) { return ort::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT; };
-  GetInputTypeCount = [](const OrtCustomOp*) -> size_t { return 3; };
-}
 
 }  // namespace
 
-// Everything the library hands out, released in reverse order.
+// The session and what it needs. Objects of the library are released in reverse order of creation.
 struct Model::Runtime {
   ort::OrtTable table;
   std::string version;
   ModelOptions options;
   KvStore* store = nullptr;
-  Parts parts;
-  Part& graph = parts.add("graph");
-  Part& norms = parts.add("norms");
+  Profiler profiler;
+  ProfileEntry& graph = profiler.add("graph");
+  ProfileEntry& norms = profiler.add("norms");
   std::unique_ptr<Rope> rope;
   std::unique_ptr<Attention> attention;
   std::unique_ptr<Linear> linear;
-  PagedAttentionOp op;
+  PagedAttentionOp attentionOp;
   LinearOp linearOp;
   EmbeddingOp embeddingOp;
-  std::unique_ptr<Team> team;
+  std::unique_ptr<ThreadPool> threadPool;
   std::unique_ptr<MappedFile> weights;
   ort::OrtEnv* env = nullptr;
   ort::OrtSessionOptions* sessionOptions = nullptr;
@@ -104,15 +51,15 @@ struct Model::Runtime {
   void prepareAttention();
   void prepareLinear();
   void loadGraph();
-  void equipLinear();
-  void dropLogits() {
+  void mapWeights();
+  void releaseLogits() {
     if (logits != nullptr) table.ReleaseValue(logits);
     logits = nullptr;
   }
 
   ~Runtime() {
-    team.reset();  // its threads may still read what nodes gave them
-    dropLogits();
+    threadPool.reset();  // its threads may still prefetch ranges that nodes own
+    releaseLogits();
     if (session != nullptr) table.ReleaseSession(session);
     if (domain != nullptr) table.ReleaseCustomOpDomain(domain);
     if (sessionOptions != nullptr) table.ReleaseSessionOptions(sessionOptions);
@@ -140,39 +87,40 @@ void Model::Runtime::openLibrary() {
 
 void Model::Runtime::prepareAttention() {
   rope = std::make_unique<Rope>(options.headDim, options.context, options.ropeBase);
-  op.table = &table;
-  op.parts = &parts;
-  op.store = store;
-  op.layers = options.layers;
-  op.shape.heads = options.heads;
-  op.shape.kvHeads = options.kvHeads;
-  op.shape.headDim = options.headDim;
-  op.shape.scale = 1.0f / std::sqrt(static_cast<float>(options.headDim));
+  attentionOp.table = &table;
+  attentionOp.profiler = &profiler;
+  attentionOp.store = store;
+  attentionOp.layers = options.layers;
+  attentionOp.shape.heads = options.heads;
+  attentionOp.shape.kvHeads = options.kvHeads;
+  attentionOp.shape.headDim = options.headDim;
+  attentionOp.shape.scale = 1.0f / std::sqrt(static_cast<float>(options.headDim));
   attention = options.attend != nullptr
-                  ? makeAttention(op.shape, store->shape(), *rope, options.attend, options.threads)
-                  : makeAttention(op.shape, store->shape(), *rope, options.isa, options.threads);
+                  ? makeAttention(attentionOp.shape, store->shape(), *rope, options.attend, options.threads)
+                  : makeAttention(attentionOp.shape, store->shape(), *rope, options.isa, options.threads);
+  attentionOp.attention = attention.get();
 }
 
 void Model::Runtime::prepareLinear() {
   linear = makeLinear(options.isa, options.threads);
   linearOp.table = embeddingOp.table = &table;
-  linearOp.parts = embeddingOp.parts = &parts;
+  linearOp.profiler = embeddingOp.profiler = &profiler;
   linearOp.norms = &norms;
   linearOp.linear = linear.get();
 }
 
 void Model::Runtime::loadGraph() {
-  // A failed run comes back as a status; the library's own log lines would only repeat it.
+  // Errors are reported as statuses; the library's log lines would repeat them.
   check(table, table.CreateEnv(ort::ORT_LOGGING_LEVEL_FATAL, "pocket", &env));
   check(table, table.CreateSessionOptions(&sessionOptions));
   check(table, table.SetIntraOpNumThreads(sessionOptions, options.threads));
   check(table, table.SetInterOpNumThreads(sessionOptions, 1));
   check(table, table.SetSessionExecutionMode(sessionOptions, ort::ORT_SEQUENTIAL));
   check(table, table.SetSessionGraphOptimizationLevel(sessionOptions, ort::ORT_ENABLE_BASIC));
-  // Every step has its own number of rows, so a remembered allocation pattern never fits the next one.
+  // The number of rows differs from step to step, so that a recorded allocation pattern never fits.
   check(table, table.DisableMemPattern(sessionOptions));
   check(table, table.CreateCustomOpDomain("pocket", &domain));
-  for (const ort::OrtCustomOp* custom : {static_cast<const ort::OrtCustomOp*>(&op),
+  for (const ort::OrtCustomOp* custom : {static_cast<const ort::OrtCustomOp*>(&attentionOp),
                                          static_cast<const ort::OrtCustomOp*>(&linearOp),
                                          static_cast<const ort::OrtCustomOp*>(&embeddingOp)}) {
     check(table, table.CustomOpDomain_Add(domain, custom));
@@ -182,16 +130,17 @@ void Model::Runtime::loadGraph() {
   check(table, table.CreateSession(env, options.graph.c_str(), sessionOptions, &session));
 }
 
-// Where the linear layers are ours, so are the threads, and weights are read from one mapping instead of one a tensor,
-// which the library makes. Where it multiplies itself its threads do both, so that not twice as many look for work.
-void Model::Runtime::equipLinear() {
+// If the graph has Linear nodes, operators run on a thread pool of the addon, and weights are read from one mapping of
+// the file instead of the library's mapping per tensor. If the library multiplies, attention uses the library's threads
+// too, so that two sets of spinning threads do not compete.
+void Model::Runtime::mapWeights() {
   if (linearOp.nodes == 0) return;
   const size_t folder = options.graph.rfind('/') + 1;
   weights = std::make_unique<MappedFile>(options.graph.substr(0, folder) + kWeightsFile);
-  weights->findTwins();
+  weights->findOtherMappings();
   linearOp.weights = weights.get();
-  team = std::make_unique<Team>(options.threads);
-  op.team = linearOp.team = embeddingOp.team = team.get();
+  threadPool = std::make_unique<ThreadPool>(options.threads);
+  attentionOp.threadPool = linearOp.threadPool = embeddingOp.threadPool = threadPool.get();
 }
 
 Model::Model(const ModelOptions& options, KvStore& store) : runtime_(std::make_unique<Runtime>()) {
@@ -202,19 +151,19 @@ Model::Model(const ModelOptions& options, KvStore& store) : runtime_(std::make_u
   runtime.prepareAttention();
   runtime.prepareLinear();
   runtime.loadGraph();
-  runtime.equipLinear();
+  runtime.mapWeights();
 }
 
 Model::~Model() = default;
 
 const std::string& Model::runtimeVersion() const { return runtime_->version; }
 
-Parts& Model::parts() { return runtime_->parts; }
-const Parts& Model::parts() const { return runtime_->parts; }
+Profiler& Model::profiler() { return runtime_->profiler; }
+const Profiler& Model::profiler() const { return runtime_->profiler; }
 
 namespace {
 
-// A tensor over memory of ours, released with the scope.
+// An input tensor over memory of the caller.
 class Tensor {
  public:
   Tensor(const ort::OrtTable& table, const ort::OrtMemoryInfo* memory, const std::vector<int64_t>& values)
@@ -241,17 +190,17 @@ class Tensor {
 float* Model::run(const Batch& batch, const std::vector<int64_t>& tokens, const std::vector<int64_t>& wanted) {
   Runtime& runtime = *runtime_;
   const ort::OrtTable& table = runtime.table;
-  runtime.dropLogits();
-  runtime.op.current = {&batch, runtime.attention.get()};
+  runtime.releaseLogits();
+  runtime.attentionOp.batch = &batch;
   const Tensor tokenTensor(table, runtime.memory, tokens);
   const Tensor rowTensor(table, runtime.memory, wanted);
   const char* inputNames[] = {"tokens", "rows"};
   const ort::OrtValue* inputs[] = {tokenTensor.get(), rowTensor.get()};
   const char* outputNames[] = {"logits"};
-  std::optional<Awake> awake;
-  if (runtime.team) awake.emplace(*runtime.team);
+  std::optional<ActiveScope> active;
+  if (runtime.threadPool) active.emplace(*runtime.threadPool);
   {
-    const Timed timed(runtime.graph);
+    const ScopedTimer timed(runtime.graph);
     check(table, table.Run(runtime.session, nullptr, inputNames, inputs, 2, outputNames, 1, &runtime.logits));
   }
   void* data = nullptr;

@@ -1,7 +1,10 @@
-// The graph and the runtime under it: opens ONNX Runtime's library, loads the graph with its memory-mapped
-// weights, and registers our operators: pocket::PagedAttention, through which the graph reaches the pages, and
-// pocket::Linear and pocket::Embedding (runtime/linear_op.h), which read the weights where they are mapped and run on a team
-// of threads. It knows tokens in and logits out; which cells exist is the cache's business and arrives as a Batch.
+// A loaded graph: opens ONNX Runtime's library, creates a session over memory-mapped weights, and registers the
+// operators that the graph names: pocket::PagedAttention (runtime/attention_op.h), pocket::Linear and pocket::Embedding
+// (runtime/linear_op.h). Tokens in, logits out. Which cells exist is decided by the cache and arrives as a Batch.
+//
+// Device seam: another device replaces the allocator and the KV store (kv/store.h), attention (attention/attention.h)
+// and the linear layers (linear/linear.h). The operators call those three through plain pointers; cache, sampler and
+// runner do not change.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +21,7 @@ namespace pocket {
 
 struct ModelOptions {
   std::string runtime;  // path of libonnxruntime
-  std::string graph;    // path of the .onnx file; external weights lie beside it
+  std::string graph;    // path of the .onnx file; external weights are in the same folder
   int layers = 0;
   int heads = 0;
   int kvHeads = 0;
@@ -28,12 +31,12 @@ struct ModelOptions {
   double ropeBase = 0;
   int threads = 1;
   Isa isa = Isa::kPortable;
-  AttendFunction attend = nullptr;  // or null: the isa's kernel of attention. For measurements.
+  AttendFunction attend = nullptr;  // replaces the isa's attention kernel; for measurements
 };
 
 class Model {
  public:
-  // Throws RUNTIME_MISSING (library), RUNTIME_FAILED (graph, with the runtime's sentence), BAD_ARGUMENT.
+  // Throws RUNTIME_MISSING (library), RUNTIME_FAILED (graph, with the runtime's message), BAD_ARGUMENT.
   // The store outlives the model.
   Model(const ModelOptions& options, KvStore& store);
   ~Model();
@@ -46,11 +49,10 @@ class Model {
   float* run(const Batch& batch, const std::vector<int64_t>& tokens, const std::vector<int64_t>& wanted);
 
   const std::string& runtimeVersion() const;
-  // Where runs spent their time: `graph`, the whole of a run inside the runtime; in it each node of ours, by its name; and
-  // in those `norms`, norms with residual sums in front of linear layers. Not to be read during a run. Whoever has more
-  // to time adds parts of its own.
-  Parts& parts();
-  const Parts& parts() const;
+  // `graph` is a whole run of the session; within it one entry per operator node, by the name of the node; within those
+  // `norms`, the norms and residual sums in front of linear layers. Callers may add entries. Not during a run.
+  Profiler& profiler();
+  const Profiler& profiler() const;
 
  private:
   struct Runtime;

@@ -77,7 +77,7 @@ void runOne(void* user, size_t index) {
 }  // namespace
 
 void NodeRun::parallel(int count, const std::function<void(int)>& body) const {
-  if (team_ != nullptr) return team_->run(count, body);
+  if (threadPool_ != nullptr) return threadPool_->run(count, body);
   Loop loop{&body, nullptr, {}};
   const size_t total = static_cast<size_t>(count);
   check(table_, table_.KernelContext_ParallelFor(context_, runOne, total, total, &loop));

@@ -1,5 +1,5 @@
 // What every custom operator of ours needs from ONNX Runtime: statuses as exceptions and back, tensors as pointers
-// with a checked size, threads as a ParallelFor (the library's, or a team of ours), and the one frame in which nodes are
+// with a checked size, threads as a ParallelFor (the library's, or a pool of ours), and the one frame in which nodes are
 // made, run, timed and ended. It knows no operator. Only what is compiled into the addon includes it; the kernels behind
 // the operators do not know ONNX Runtime.
 #pragma once
@@ -24,9 +24,9 @@ void check(const ort::OrtTable& table, ort::OrtStatus* status);
 // One run of one node. Everything throws RUNTIME_FAILED.
 class NodeRun {
  public:
-  // With a team `parallel` uses its threads instead of the session's.
-  NodeRun(const ort::OrtTable& table, ort::OrtKernelContext* context, Team* team = nullptr)
-      : table_(table), context_(context), team_(team) {}
+  // With a threadPool `parallel` uses its threads instead of the session's.
+  NodeRun(const ort::OrtTable& table, ort::OrtKernelContext* context, ThreadPool* threadPool = nullptr)
+      : table_(table), context_(context), threadPool_(threadPool) {}
 
   // Data of an input whose size was checked before, null where an optional one was left out.
   const void* data(size_t index) const;
@@ -46,7 +46,7 @@ class NodeRun {
 
   const ort::OrtTable& table_;
   ort::OrtKernelContext* context_;
-  Team* team_;
+  ThreadPool* threadPool_;
 };
 
 // Attribute of a node that is being made. Throws RUNTIME_FAILED when it is missing or outside [low, high].
@@ -77,31 +77,31 @@ void fillCommon(ort::OrtCustomOp& op);
 
 // A node's kernel beside the part that its runs are counted in, which has the node's name.
 template <typename Kernel>
-struct TimedKernel {
+struct ProfiledKernel {
   template <typename Op>
-  TimedKernel(const Op& op, const ort::OrtKernelInfo* info)
-      : table(*op.table), part(op.parts->add(nodeName(*op.table, info))), kernel(op, info) {}
+  ProfiledKernel(const Op& op, const ort::OrtKernelInfo* info)
+      : table(*op.table), entry(op.profiler->add(nodeName(*op.table, info))), kernel(op, info) {}
 
   const ort::OrtTable& table;
-  Part& part;
+  ProfileEntry& entry;
   Kernel kernel;
 };
 
 // Makes, runs and ends kernels of type `Kernel`, which has (op, info) as constructor and run(context), for an operator of
-// type `Op`, which has `table` and `parts`.
+// type `Op`, which has `table` and `profiler`.
 template <typename Op, typename Kernel>
 void fillLife(Op& op) {
   op.CreateKernelV2 = [](const ort::OrtCustomOp* self, const ort::OrtApi*, const ort::OrtKernelInfo* info,
                          void** kernel) -> ort::OrtStatus* {
     const auto& made = *static_cast<const Op*>(self);
-    return guarded(*made.table, [&] { *kernel = new TimedKernel<Kernel>(made, info); });
+    return guarded(*made.table, [&] { *kernel = new ProfiledKernel<Kernel>(made, info); });
   };
   op.KernelComputeV2 = [](void* kernel, ort::OrtKernelContext* context) -> ort::OrtStatus* {
-    auto& self = *static_cast<TimedKernel<Kernel>*>(kernel);
-    const Timed timed(self.part);
+    auto& self = *static_cast<ProfiledKernel<Kernel>*>(kernel);
+    const ScopedTimer timed(self.entry);
     return guarded(self.table, [&] { self.kernel.run(context); });
   };
-  op.KernelDestroy = [](void* kernel) { delete static_cast<TimedKernel<Kernel>*>(kernel); };
+  op.KernelDestroy = [](void* kernel) { delete static_cast<ProfiledKernel<Kernel>*>(kernel); };
 }
 
 }  // namespace pocket

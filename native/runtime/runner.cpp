@@ -21,7 +21,7 @@ KvShape kvShape(const RunnerOptions& options) {
   return shape;
 }
 
-bool looksBack(const Sampling& sampling) {
+bool usesHistory(const Sampling& sampling) {
   return sampling.repetitionPenalty != 1 || sampling.frequencyPenalty != 0 || sampling.presencePenalty != 0;
 }
 
@@ -39,7 +39,7 @@ Runner::Runner(const RunnerOptions& options)
       store_(kvShape(options)),
       model_(options.model, store_),
       sampler_(options.model.vocab, rowLoopsFor(options.model.isa)),
-      sampling_(model_.parts().add("sampler")) {}
+      sampling_(model_.profiler().add("sampler")) {}
 
 void Runner::requireIdle(const char* what) const {
   if (stepping_) throw error("ENGINE_BUSY", "The engine is in a step; %s must wait for its end.", what);
@@ -86,13 +86,13 @@ void Runner::requireFit(const StepEntry& entry) const {
     throw error("BAD_ARGUMENT", "A step entry has %zu targets for %zu tokens.", entry.targets.size(),
                 entry.tokens.size());
   }
-  for (const int32_t token : entry.proposals) {
+  for (const int32_t token : entry.draftTokens) {
     if (token < 0 || token >= vocab) {
-      throw error("BAD_ARGUMENT", "Proposal %d is outside the vocabulary of %d.", token, vocab);
+      throw error("BAD_ARGUMENT", "Draft token %d is outside the vocabulary of %d.", token, vocab);
     }
   }
-  if (!entry.proposals.empty() && (!entry.sample || !entry.mask.empty())) {
-    throw Error("BAD_ARGUMENT", "A step entry with proposals samples, and its tokens are not masked.");
+  if (!entry.draftTokens.empty() && (!entry.sample || !entry.mask.empty())) {
+    throw Error("BAD_ARGUMENT", "A step entry with draft tokens must sample and must not have a mask.");
   }
   const int32_t count = static_cast<int32_t>(entry.tokens.size());
   if (entry.sample && !cache_.completes(entry.sequence, count)) {
@@ -114,7 +114,7 @@ std::unique_ptr<Runner::Step> Runner::prepare(std::vector<StepEntry> entries) {
   cache_.plan(step->fills);
   for (const StepEntry& entry : step->entries) requireFit(entry);
   try {
-    open(*step);
+    openDrafts(*step);
     pack(*step);
   } catch (...) {
     abandon(*step);
@@ -124,17 +124,17 @@ std::unique_ptr<Runner::Step> Runner::prepare(std::vector<StepEntry> entries) {
   return step;
 }
 
-// Opens cells for the proposals and puts what found room behind the entry's tokens: never so many that rows would lose
-// the bits they have alone.
-void Runner::open(Step& step) {
+// Opens cells for the draft tokens and appends those that fit to the entry's tokens: at most as many as keep the entry
+// within kDecodeRows, so that its rows are batch-invariant.
+void Runner::openDrafts(Step& step) {
   for (size_t i = 0; i < step.entries.size(); i++) {
     StepEntry& entry = step.entries[i];
     const size_t tokens = entry.tokens.size();
-    const size_t room = tokens < size_t{kDecodeRows} ? size_t{kDecodeRows} - tokens : 0;
-    const int32_t wanted = static_cast<int32_t>(std::min(entry.proposals.size(), room));
-    step.guesses.push_back(wanted == 0 ? Guess{} : cache_.extend(entry.sequence, wanted));
-    const int32_t count = step.guesses.back().count;
-    entry.tokens.insert(entry.tokens.end(), entry.proposals.begin(), entry.proposals.begin() + count);
+    const size_t free = tokens < size_t{kDecodeRows} ? size_t{kDecodeRows} - tokens : 0;
+    const int32_t wanted = static_cast<int32_t>(std::min(entry.draftTokens.size(), free));
+    step.drafts.push_back(wanted == 0 ? DraftCells{} : cache_.openDraft(entry.sequence, wanted));
+    const int32_t count = step.drafts.back().count;
+    entry.tokens.insert(entry.tokens.end(), entry.draftTokens.begin(), entry.draftTokens.begin() + count);
     step.fills[i].tokens = entry.tokens.data();
     step.fills[i].count += count;
   }
@@ -150,10 +150,10 @@ void Runner::pack(Step& step) {
       if (entry.targets[target] >= 0) step.wanted.push_back(row + static_cast<int64_t>(target));
     }
     row += static_cast<int64_t>(entry.tokens.size());
-    const int64_t sampled = entry.sample ? 1 + step.guesses[i].count : 0;
+    const int64_t sampled = entry.sample ? 1 + step.drafts[i].count : 0;
     for (int64_t from = row - sampled; from < row; from++) step.wanted.push_back(from);
     step.histories.emplace_back();
-    if (entry.sample && looksBack(*entry.sample)) {
+    if (entry.sample && usesHistory(*entry.sample)) {
       step.histories.back() = cache_.history(entry.sequence, entry.tokens.data(), entry.tokens.size());
     }
   }
@@ -164,16 +164,16 @@ void Runner::compute(Step& step) {
   const auto begin = std::chrono::steady_clock::now();
   float* logits = model_.run(step.batch, step.tokens, step.wanted);
   {
-    const Timed timed(sampling_);
+    const ScopedTimer timed(sampling_);
     size_t row = 0;
-    for (size_t entry = 0; entry < step.entries.size(); entry++) collect(step, entry, logits, row);
+    for (size_t entry = 0; entry < step.entries.size(); entry++) readLogits(step, entry, logits, row);
   }
   step.milliseconds =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// Reads this entry's rows of the logits, targets first, the sampled row last; `row` moves past them.
-void Runner::collect(Step& step, size_t index, float* logits, size_t& row) {
+// Reads the logits of this entry's rows: targets first, then the sampled rows. Moves `row` past them.
+void Runner::readLogits(Step& step, size_t index, float* logits, size_t& row) {
   const StepEntry& entry = step.entries[index];
   StepOutcome& outcome = step.outcomes[index];
   const size_t vocab = static_cast<size_t>(options_.model.vocab);
@@ -190,49 +190,49 @@ void Runner::collect(Step& step, size_t index, float* logits, size_t& row) {
     if (entry.distributions) appendLogprobs(outcome.distributions, values, vocab, sum);
   }
   if (!entry.sample) return;
-  choose(step, index, logits + vocab * row);
-  row += 1 + static_cast<size_t>(step.guesses[index].count);
+  sampleRows(step, index, logits + vocab * row);
+  row += 1 + static_cast<size_t>(step.drafts[index].count);
 }
 
-// Samples row after row of one entry, as long as what comes out is what was proposed.
-void Runner::choose(Step& step, size_t index, float* logits) {
+// Samples the rows of one entry in order, until a sampled token differs from the draft.
+void Runner::sampleRows(Step& step, size_t index, float* logits) {
   const StepEntry& entry = step.entries[index];
   StepOutcome& outcome = step.outcomes[index];
   const size_t vocab = static_cast<size_t>(options_.model.vocab);
   const std::vector<int32_t>& history = step.histories[index];
   const Mask mask{entry.mask.empty() ? nullptr : entry.mask.data(), static_cast<int32_t>(entry.mask.size())};
-  const int32_t proposed = step.guesses[index].count;
+  const int32_t drafted = step.drafts[index].count;
   Sampling sampling = *entry.sample;
-  for (int32_t i = 0; i <= proposed; i++, sampling.draw++) {
+  for (int32_t i = 0; i <= drafted; i++, sampling.draw++) {
     float* values = logits + vocab * static_cast<size_t>(i);
-    const int32_t unseen = history.empty() ? 0 : proposed - i;
-    const History said{history.data(), static_cast<int32_t>(history.size()) - unseen, entry.generatedFrom};
+    const int32_t unseen = history.empty() ? 0 : drafted - i;
+    const History past{history.data(), static_cast<int32_t>(history.size()) - unseen, entry.generatedFrom};
     try {
-      Choice choice;
-      if (entry.top > 0) choice.top = sampler_.top(values, entry.top);
-      choice.sampled = sampler_.sample(values, sampling, said, mask, entry.logprob);
-      outcome.last = std::move(choice);
+      SampledToken token;
+      if (entry.top > 0) token.top = sampler_.top(values, entry.top);
+      token.sampled = sampler_.sample(values, sampling, past, mask, entry.logprob);
+      outcome.last = std::move(token);
     } catch (const Error& failure) {
-      // This entry's alone: the others of the batch have their tokens. Behind a proposal it is the next step's: the
-      // row before has a token, which goes without its cell then and fails by itself.
+      // Only this entry fails; the others of the batch have their tokens. A failure behind an accepted draft token is
+      // left to the next step: the draft token is taken back as the last sampled token, and sampling after it fails then.
       if (i == 0) outcome.failure = failure.what();
       else outcome.accepted.pop_back();
       break;
     }
-    if (i == proposed || outcome.last.sampled.token != entry.proposals[static_cast<size_t>(i)]) break;
+    if (i == drafted || outcome.last.sampled.token != entry.draftTokens[static_cast<size_t>(i)]) break;
     outcome.accepted.push_back(outcome.last);
   }
-  outcome.proposed = proposed;
+  outcome.drafted = drafted;
 }
 
 void Runner::commit(const Step& step) noexcept {
   for (size_t i = 0; i < step.fills.size(); i++) {
     Fill fill = step.fills[i];
-    const Guess& guess = step.guesses[i];
+    const DraftCells& draft = step.drafts[i];
     const int32_t kept = static_cast<int32_t>(step.outcomes[i].accepted.size());
-    fill.count -= guess.count - kept;
+    fill.count -= draft.count - kept;
     cache_.commit(fill);
-    if (guess.count > 0) cache_.retract(fill.sequence, guess, kept);
+    if (draft.count > 0) cache_.rollbackDraft(fill.sequence, draft, kept);
   }
   stepping_ = false;
   steps_++;
@@ -240,17 +240,81 @@ void Runner::commit(const Step& step) noexcept {
 }
 
 void Runner::abandon(const Step& step) noexcept {
-  for (size_t i = 0; i < step.guesses.size(); i++) {
-    if (step.guesses[i].count > 0) cache_.retract(step.entries[i].sequence, step.guesses[i], 0);
+  for (size_t i = 0; i < step.drafts.size(); i++) {
+    if (step.drafts[i].count > 0) cache_.rollbackDraft(step.entries[i].sequence, step.drafts[i], 0);
   }
   stepping_ = false;
 }
 
 RunnerStats Runner::stats() const { return {cache_.stats(), steps_, tokensComputed_}; }
 
-const Parts& Runner::parts() const {
-  requireIdle("parts");
-  return model_.parts();
+const Profiler& Runner::profile() const {
+  requireIdle("profile");
+  return model_.profiler();
+}
+
+// ---- KV files ----
+
+KvFileIdentity Runner::fileIdentity() const {
+  if (options_.digest.empty()) {
+    throw Error("BAD_ARGUMENT", "This runner was opened without a digest; KV files need one.");
+  }
+  return {options_.digest, options_.model.ropeBase, store_.shape()};
+}
+
+std::unique_ptr<Runner::Save> Runner::beginSave(int32_t id, const std::string& path) {
+  fileIdentity();
+  auto save = std::make_unique<Save>();
+  save->path = path;
+  save->capture = cache_.capture(id);
+  files_++;
+  try {
+    Cells cells = cache_.cells(save->capture);
+    save->cells = {std::move(cells.tokens), std::move(cells.births), cache_.info(save->capture).exactLength};
+    save->slots = std::move(cells.slots);
+  } catch (...) {
+    endSave(*save);
+    throw;
+  }
+  return save;
+}
+
+void Runner::write(const Save& save) const { writeKvFile(save.path, fileIdentity(), save.cells, save.slots, store_); }
+
+void Runner::endSave(const Save& save) noexcept {
+  cache_.release(save.capture);
+  files_--;
+}
+
+std::unique_ptr<Runner::Load> Runner::beginLoad(const std::string& path) {
+  fileIdentity();
+  auto load = std::make_unique<Load>();
+  load->path = path;
+  files_++;
+  return load;
+}
+
+void Runner::read(Load& load) const {
+  load.reader = std::make_unique<KvFileReader>(load.path, fileIdentity(), options_.model.context, options_.model.vocab);
+}
+
+void Runner::reserve(Load& load) {
+  load.sequence = cache_.open(static_cast<int32_t>(load.reader->cells().tokens.size()));
+  load.slots = cache_.cells(load.sequence).slots;
+}
+
+void Runner::fill(const Load& load) { load.reader->read(load.slots, store_); }
+
+int32_t Runner::endLoad(const Load& load) noexcept {
+  const KvFileCells& cells = load.reader->cells();
+  cache_.restore(load.sequence, cells.tokens, cells.births, cells.exactLength);
+  files_--;
+  return load.sequence;
+}
+
+void Runner::abandonLoad(const Load& load) noexcept {
+  cache_.release(load.sequence);  // 0, which is never an id, if nothing was reserved
+  files_--;
 }
 
 }  // namespace pocket

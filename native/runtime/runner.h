@@ -1,6 +1,6 @@
-// One model with its pages: puts cache, model and sampler in step. A step has three parts, so that all
-// bookkeeping stays on the caller's thread: prepare (decide), compute (do, on any thread), commit (record).
-// Between prepare and commit nothing else may change cells; the runner refuses with ENGINE_BUSY.
+// One model with its KV pages: joins cache, KV store, model and sampler. A step has three phases: prepare and commit do
+// the bookkeeping on the caller's thread, compute runs the model on any thread. Calls that would change cells between
+// prepare and commit fail with ENGINE_BUSY.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +30,12 @@ struct StepEntry {
   int32_t sequence = 0;
   std::vector<int32_t> tokens;
   std::optional<Sampling> sample;
-  // What the sampled token and its followers may turn out to be; needs `sample` and no mask. Each is computed as a
-  // row behind `tokens`, and each row before it sampled with the draw that it has in an answer made token by token:
-  // what is sampled does not depend on what was proposed. Fewer are computed where pages or the context run out, and
-  // never more than make kDecodeRows rows with `tokens`.
-  std::vector<int32_t> proposals;
-  bool logprob = true;  // false: that of the sampled tokens is not worked out
+  // Guesses at the sampled token and its successors; needs `sample` and no mask. Each is computed as a row behind
+  // `tokens`. Every row is sampled with the draw number that it would have without drafts, so that the sampled tokens
+  // do not depend on the drafts. Fewer are computed if pages or the context run out, and never more than give
+  // kDecodeRows rows together with `tokens`.
+  std::vector<int32_t> draftTokens;
+  bool logprob = true;  // of the sampled tokens
   int32_t generatedFrom = 0;
   int32_t top = 0;
   std::vector<int32_t> mask;  // as Mask; empty: every token may be sampled
@@ -47,16 +47,16 @@ struct StepEntry {
 
 using Ranked = std::vector<std::pair<int32_t, float>>;  // (token, logprob), likeliest first
 
-struct Choice {
+struct SampledToken {
   Sampled sampled;
   Ranked top;
 };
 
 struct StepOutcome {
-  // Proposals that were sampled, in order: they are cells now.
-  std::vector<Choice> accepted;
-  int32_t proposed = 0;  // proposals that were computed
-  Choice last;           // of the first row whose token was not proposed; it has no cell
+  // Draft tokens that were sampled, in order; their cells stay.
+  std::vector<SampledToken> accepted;
+  int32_t drafted = 0;  // draft tokens that were computed
+  SampledToken last;           // the first sampled token that was not a draft token; it has no cell yet
   std::vector<float> targetLogprobs;
   Ranked targetTop;     // targetTop per wanted target, in order
   std::vector<float> distributions;  // (wanted targets, vocab) if asked for
@@ -71,15 +71,15 @@ struct RunnerStats {
 
 class Runner {
  public:
-  // What one step needs and yields; made by prepare, filled by compute.
+  // Input and output of a step: created by prepare, completed by compute.
   struct Step {
     std::vector<StepEntry> entries;
     std::vector<Fill> fills;
-    std::vector<Guess> guesses;  // per entry
+    std::vector<DraftCells> drafts;  // per entry
     Batch batch;
     std::vector<int64_t> tokens;
     std::vector<int64_t> wanted;                 // rows whose logits are needed
-    std::vector<std::vector<int32_t>> histories;  // per entry; empty unless penalties look at it
+    std::vector<std::vector<int32_t>> histories;  // per entry; empty unless penalties need it
     std::vector<StepOutcome> outcomes;
     double milliseconds = 0;
   };
@@ -92,18 +92,17 @@ class Runner {
   void splice(int32_t id, const std::vector<CellSplice>& splices);
   void adopt(int32_t id, int32_t from, int32_t start, int32_t end);
 
-  // Opens the cells of proposals. Throws BAD_ARGUMENT (empty step, token outside the vocabulary, sampling while a gap
+  // Opens the cells of draft tokens. Throws BAD_ARGUMENT (empty step, token outside the vocabulary, sampling while a gap
   // stays open, …) and has then changed nothing.
   std::unique_ptr<Step> prepare(std::vector<StepEntry> entries);
   // Throws RUNTIME_FAILED; the step must then be abandoned.
   void compute(Step& step);
-  // Both end the step: proposals that were not sampled leave no trace in the cells.
+  // Both end the step and take back the cells of draft tokens that were not sampled.
   void commit(const Step& step) noexcept;
   void abandon(const Step& step) noexcept;
 
-  // KV files. begin and end are bookkeeping on the caller's thread; in between, write, read and fill may run on any
-  // other, also while a step computes: the pages of a capture are nobody's to write, and those of a file being
-  // read are nobody else's.
+  // KV files. begin and end do the bookkeeping on the caller's thread. Between them write, read and fill may run on any
+  // thread, also during a step: pages of a capture are never written, and pages of a load belong to no other sequence.
   struct Save {
     int32_t capture = 0;
     std::string path;
@@ -113,14 +112,14 @@ class Runner {
   struct Load {
     std::string path;
     std::unique_ptr<KvFileReader> reader;
-    int32_t sequence = 0;  // unknown to anybody until the load has ended
+    int32_t sequence = 0;  // returned to the caller when the load has ended
     std::vector<int32_t> slots;
   };
   std::unique_ptr<Save> beginSave(int32_t id, const std::string& path);
   void write(const Save& save) const;  // throws DISK_FULL, KV_FILE_UNWRITABLE
   void endSave(const Save& save) noexcept;
   std::unique_ptr<Load> beginLoad(const std::string& path);
-  void read(Load& load) const;     // throws KV_FILE_REFUSED; nothing is lent yet
+  void read(Load& load) const;     // throws KV_FILE_REFUSED; no page is allocated yet
   void reserve(Load& load);        // on the caller's thread; throws CACHE_FULL
   void fill(const Load& load);     // throws KV_FILE_REFUSED
   int32_t endLoad(const Load& load) noexcept;
@@ -130,8 +129,8 @@ class Runner {
 
   bool stepping() const { return stepping_; }
   RunnerStats stats() const;
-  // The model's, and `sampler`: reading logits, whatever was wanted of them. Throws ENGINE_BUSY.
-  const Parts& parts() const;
+  // The entries of the model and `sampler`, all work on logits. Throws ENGINE_BUSY.
+  const Profiler& profile() const;
   const RunnerOptions& options() const { return options_; }
   const Cache& cache() const { return cache_; }
   const KvStore& store() const { return store_; }
@@ -141,17 +140,17 @@ class Runner {
   void requireIdle(const char* what) const;
   KvFileIdentity fileIdentity() const;
   void requireFit(const StepEntry& entry) const;
-  void open(Step& step);
+  void openDrafts(Step& step);
   void pack(Step& step);
-  void collect(Step& step, size_t entry, float* logits, size_t& row);
-  void choose(Step& step, size_t entry, float* logits);
+  void readLogits(Step& step, size_t entry, float* logits, size_t& row);
+  void sampleRows(Step& step, size_t entry, float* logits);
 
   RunnerOptions options_;
   Cache cache_;
   KvStore store_;
   Model model_;
   Sampler sampler_;
-  Part& sampling_;
+  ProfileEntry& sampling_;
   bool stepping_ = false;
   int files_ = 0;
   int64_t steps_ = 0;

@@ -7,8 +7,8 @@ namespace pocket {
 
 namespace {
 
-// Waits some tens of nanoseconds; when it has for some tens of microseconds, another program may have the processor.
-class Patience {
+// Each wait is some tens of nanoseconds. After some tens of microseconds it yields the processor to other programs.
+class SpinWait {
  public:
   void wait() {
     if (++rounds_ > kRounds) {
@@ -29,24 +29,25 @@ class Patience {
 
 }  // namespace
 
-// A thread's way through what it was given to read ahead. Loads and no prefetches: a processor drops those that it has
-// no room for.
-class Team::Reader {
+// A thread's progress through its prefetch range. Uses loads, because processors drop prefetch instructions when their
+// queues are full.
+class ThreadPool::Prefetcher {
  public:
-  explicit Reader(const Place& place) : place_(place) {}
+  explicit Prefetcher(const PerThread& self) : self_(self) {}
 
-  // Reads the next few lines, less than what a waiting section would notice; false: there are none.
+  // Reads the next few cache lines, in less time than a section would notice. False: nothing is left to read.
   bool step() {
-    // Acquires what was written before the place was given. A place is given again at every step, with nothing done.
-    const Ahead* const ahead = place_.ahead.load(std::memory_order_acquire);
-    if (ahead != ahead_) {
-      ahead_ = ahead;
+    // Acquire: what the range points to was written before it was published. The same range is published again at
+    // every step, and starts from its beginning then.
+    const Prefetch* const range = self_.prefetch.load(std::memory_order_acquire);
+    if (range != range_) {
+      range_ = range;
       done_ = 0;
     }
-    if (ahead == nullptr || done_ >= ahead->bytes) return false;
-    const size_t end = std::min(ahead->bytes, done_ + kStep);
-    read(ahead->first, end);
-    if (ahead->second != nullptr) read(ahead->second, end);
+    if (range == nullptr || done_ >= range->bytes) return false;
+    const size_t end = std::min(range->bytes, done_ + kStep);
+    read(range->first, end);
+    if (range->second != nullptr) read(range->second, end);
     done_ = end;
     return true;
   }
@@ -58,65 +59,65 @@ class Team::Reader {
     for (size_t at = done_; at < end; at += kLine) static_cast<void>(*static_cast<const volatile uint8_t*>(from + at));
   }
 
-  const Place& place_;
-  const Ahead* ahead_ = nullptr;
+  const PerThread& self_;
+  const Prefetch* range_ = nullptr;
   size_t done_ = 0;
 };
 
-Team::Team(int threads) : places_(static_cast<size_t>(threads)) {
+ThreadPool::ThreadPool(int threads) : perThread_(static_cast<size_t>(threads)) {
   try {
     for (int i = 1; i < threads; i++) others_.emplace_back([this, i] { serve(i); });
   } catch (...) {
-    leave();
+    stop();
     throw;
   }
 }
 
-Team::~Team() { leave(); }
+ThreadPool::~ThreadPool() { stop(); }
 
-void Team::leave() {
+void ThreadPool::stop() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     ended_ = true;
-    awake_.store(false);
+    active_.store(false);
   }
-  woken_.notify_all();
+  changed_.notify_all();
   for (std::thread& other : others_) other.join();
 }
 
-void Team::wake() {
+void ThreadPool::activate() {
   if (others_.empty()) return;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    awake_.store(true);
+    active_.store(true);
   }
-  woken_.notify_all();
+  changed_.notify_all();
 }
 
-void Team::rest() { awake_.store(false); }
+void ThreadPool::deactivate() { active_.store(false); }
 
-void Team::ahead(int thread, const Ahead* place) {
-  places_[static_cast<size_t>(thread)].ahead.store(place, std::memory_order_release);
+void ThreadPool::prefetch(int thread, const Prefetch* range) {
+  perThread_[static_cast<size_t>(thread)].prefetch.store(range, std::memory_order_release);
 }
 
-void Team::run(int count, const std::function<void(int)>& body) {
+void ThreadPool::run(int count, const std::function<void(int)>& body) {
   body_ = &body;
   count_ = count;
   const bool own = count <= std::min(threads(), kMaxOwn);
   left_.store(own ? (uint64_t{1} << count) - 1 : 0, std::memory_order_relaxed);
   next_.store(own ? count : 0, std::memory_order_relaxed);
-  door_.fetch_add(kNext - kClosed, std::memory_order_release);
+  epoch_.fetch_add(kNext - kClosed, std::memory_order_release);
   drain(0);
-  door_.fetch_or(kClosed, std::memory_order_relaxed);
-  Patience patience;
-  Reader reader(places_[0]);
-  while ((door_.load(std::memory_order_acquire) & (kClosed - 1)) != 0)
-    if (!reader.step()) patience.wait();
+  epoch_.fetch_or(kClosed, std::memory_order_relaxed);
+  SpinWait spinWait;
+  Prefetcher prefetcher(perThread_[0]);
+  while ((epoch_.load(std::memory_order_acquire) & (kClosed - 1)) != 0)
+    if (!prefetcher.step()) spinWait.wait();
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
-// A body that nobody has begun, the thread's own if possible; count_ or more: there is none.
-int Team::claim(int thread) {
+// Takes a body that has not begun, the thread's own if possible. count_ or more: none is left.
+int ThreadPool::takeBody(int thread) {
   for (uint64_t left; (left = left_.load(std::memory_order_relaxed)) != 0;) {
     const uint64_t own = thread < kMaxOwn ? uint64_t{1} << thread : 0;
     const uint64_t wanted = (left & own) != 0 ? own : left & (~left + 1);
@@ -125,8 +126,8 @@ int Team::claim(int thread) {
   return next_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void Team::drain(int thread) {
-  for (int i = claim(thread); i < count_; i = claim(thread)) {
+void ThreadPool::drain(int thread) {
+  for (int i = takeBody(thread); i < count_; i = takeBody(thread)) {
     try {
       (*body_)(i);
     } catch (...) {
@@ -136,28 +137,28 @@ void Team::drain(int thread) {
   }
 }
 
-void Team::serve(int thread) {
+void ThreadPool::serve(int thread) {
   uint64_t seen = 0;
-  Reader reader(places_[static_cast<size_t>(thread)]);
-  for (Patience patience;;) {
-    if (!awake_.load(std::memory_order_relaxed)) {
+  Prefetcher prefetcher(perThread_[static_cast<size_t>(thread)]);
+  for (SpinWait spinWait;;) {
+    if (!active_.load(std::memory_order_relaxed)) {
       std::unique_lock<std::mutex> lock(mutex_);
-      woken_.wait(lock, [this] { return awake_ || ended_; });
+      changed_.wait(lock, [this] { return active_ || ended_; });
       if (ended_) return;
     }
-    const uint64_t door = door_.load(std::memory_order_relaxed);
-    if ((door & kClosed) != 0 || door / kNext == seen) {
-      if (!reader.step()) patience.wait();
+    const uint64_t epoch = epoch_.load(std::memory_order_relaxed);
+    if ((epoch & kClosed) != 0 || epoch / kNext == seen) {
+      if (!prefetcher.step()) spinWait.wait();
       continue;
     }
-    // What was open may be closed by now, or closed and opened again.
-    const uint64_t entered = door_.fetch_add(kOne, std::memory_order_acquire);
+    // The section may have closed since the load, or closed and a new one opened.
+    const uint64_t entered = epoch_.fetch_add(kOne, std::memory_order_acquire);
     if ((entered & kClosed) == 0) {
       seen = entered / kNext;
       drain(thread);
     }
-    door_.fetch_sub(kOne, std::memory_order_release);
-    patience = {};
+    epoch_.fetch_sub(kOne, std::memory_order_release);
+    spinWait = {};
   }
 }
 

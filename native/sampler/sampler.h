@@ -1,7 +1,6 @@
-// From one row of logits to one token. Pure: the same logits, parameters, history and draw number give the
-// same token on every machine, whatever else is in the batch, because the random number is a hash of
-// (seed, draw) and not a stream. Follows the order of the common engines: mask, penalties, temperature, top-k,
-// top-p, min-p, draw.
+// Samples one token from one row of logits. The same logits, parameters, history and draw number give the same token on
+// every machine and in every batch, because the random number is a hash of (seed, draw) and not a stream. The order is
+// that of the common engines: mask, penalties, temperature, top-k, top-p, min-p, draw.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +25,8 @@ struct Sampling {
   uint64_t draw = 0;  // counts the tokens of one answer
 };
 
-// What was said so far, for the penalties. `tokens` is the whole sequence in order;
-// tokens[generatedFrom …) are the answer's own.
+// The tokens so far, for the penalties. `tokens` is the whole sequence in order;
+// tokens[generatedFrom …) were generated.
 struct History {
   const int32_t* tokens = nullptr;
   int32_t count = 0;
@@ -50,18 +49,18 @@ struct Sampled {
 // nothing aborts. Keeps scratch memory of a few vocabularies: one call of sample at a time.
 class Sampler {
  public:
-  // The kind of vector code makes no difference to any result.
+  // All RowLoops give the same results.
   explicit Sampler(int32_t vocab, const RowLoops& loops = *supportedRowLoops().back());
-  // `logits` is scratch afterwards. Tokens of the history outside [0, vocab) are passed over. Throws
+  // `logits` is scratch afterwards. Tokens of the history outside [0, vocab) are ignored. Throws
   // BROKEN_LOGITS when no logit is finite, or none that the mask allows; BAD_ARGUMENT when a parameter is outside
   // its range above.
-  // Without `logprob` that of the token is NaN, and a pass of exponentials is saved.
+  // Without `logprob` the returned logprob is NaN, which saves a pass of exponentials.
   Sampled sample(float* logits, const Sampling& sampling, const History& history, const Mask& mask = {},
                  bool logprob = true);
   // The `count` likeliest tokens of the untouched distribution with their logprobs, likeliest first, ties by
   // smaller id. Always min(count, vocab) of them; those that are not finite come last, with -inf.
   std::vector<std::pair<int32_t, float>> top(const float* logits, int32_t count);
-  // Log of the sum of exponentials, by which any token's logprob follows; -inf when no logit is finite.
+  // Log of the sum of exponentials; a token's logprob is its logit minus this. -inf when no logit is finite.
   float logSumExp(const float* logits);
 
  private:
@@ -74,7 +73,7 @@ class Sampler {
     int32_t token;  // the smallest id that has it; -1 when there is none
   };
 
-  struct Reach {
+  struct WeightRange {
     float high;  // weights relative to the largest, 1
     float low;
     double heavier, most;  // about the sums of the weights over high, and over low
@@ -90,14 +89,14 @@ class Sampler {
   void selectTop(const float* logits, int32_t count);
   void apply(const Mask& mask, float* logits) const;
   void penalise(float* logits, const Sampling& sampling, const History& history);
-  Reach narrow(const Reach& reach, double wanted);
-  double gather(const float* logits, const Reach& reach);
+  WeightRange refine(const WeightRange& range, double wanted);
+  double gather(const float* logits, const WeightRange& range);
   Candidate lastOfNucleus(const float* logits, float topP, double total);
   Candidate lastOfMass(double missing);
   int32_t drawToken(const float* logits, const Sampling& sampling, float peak);
-  int32_t drawOfFew(const float* logits, const Sampling& sampling, float peak);
+  int32_t drawFromCandidates(const float* logits, const Sampling& sampling, float peak);
   double sumOfBlock(size_t& i) const;
-  int32_t drawOfAll(const float* logits, const Sampling& sampling, float peak);
+  int32_t drawFromRow(const float* logits, const Sampling& sampling, float peak);
 
   int32_t vocab_;
   const RowLoops& loops_;

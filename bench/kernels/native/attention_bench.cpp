@@ -86,12 +86,12 @@ double readBandwidth() {
   constexpr size_t kBytes = size_t{512} << 20, kPart = size_t{1} << 20;
   std::vector<uint64_t> memory(kBytes / sizeof(uint64_t), 1);
   std::vector<uint64_t> sums(kBytes / kPart);
-  Team team(2);
-  const Awake awake(team);
+  ThreadPool pool(2);
+  const ActiveScope active(pool);
   double best = 0;
   for (int repetition = 0; repetition < 8; repetition++) {
     const auto before = std::chrono::steady_clock::now();
-    team.run(static_cast<int>(sums.size()), [&](int part) {
+    pool.run(static_cast<int>(sums.size()), [&](int part) {
       const uint64_t* from = memory.data() + part * (kPart / sizeof(uint64_t));
       sums[static_cast<size_t>(part)] += sumOf(from, kPart / sizeof(uint64_t));
     });
@@ -131,9 +131,9 @@ Timing measure(const AttentionShape& shape, KvType type, Isa isa, const Case& c,
   for (std::vector<float>* numbers : {&q, &k, &v})
     for (float& x : *numbers) x = draw(random);
   const Batch batch = batchOf(c);
-  Team team(threads);
-  const Awake awake(team);
-  const ParallelFor parallelFor = [&](int count, const std::function<void(int)>& body) { team.run(count, body); };
+  ThreadPool pool(threads);
+  const ActiveScope active(pool);
+  const ParallelFor parallelFor = [&](int count, const std::function<void(int)>& body) { pool.run(count, body); };
   std::vector<double> seconds;
   const auto start = std::chrono::steady_clock::now();
   int layer = 0;

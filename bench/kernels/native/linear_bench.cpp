@@ -66,7 +66,7 @@ std::vector<uint8_t> randomPool(size_t bytes) {
 class Bench {
  public:
   explicit Bench(bool json) : json_(json), pool_(randomPool(kPoolBytes)) {
-    both_ = [this](int count, const std::function<void(int)>& body) { team_.run(count, body); };
+    both_ = [this](int count, const std::function<void(int)>& body) { pool_.run(count, body); };
     alone_ = [](int count, const std::function<void(int)>& body) {
       for (int i = 0; i < count; i++) body(i);
     };
@@ -123,8 +123,8 @@ class Bench {
 
   bool json_;
   std::vector<uint8_t> pool_;
-  Team team_{2};
-  const Awake awake_{team_};
+  ThreadPool pool_{2};
+  const ActiveScope active_{pool_};
   ParallelFor both_, alone_;
 };
 

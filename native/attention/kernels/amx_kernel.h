@@ -234,7 +234,7 @@ struct AttendTiles {
 
 template <class Tiles>
 void attendInTiles(const AttendJob& job) {
-  if (job.asAlone || job.headDim % 32 != 0) return attendAvx512Bf16(job);
+  if (job.batchInvariant || job.headDim % 32 != 0) return attendAvx512Bf16(job);
   switch (job.type) {
     case KvType::kF32: return attendAvx512Bf16(job);
     case KvType::kF16: return AttendTiles<KvType::kF16, Tiles>(job).run();

@@ -116,7 +116,7 @@ struct AttendPairs {
     const bool whole = width == tileCount && lastCell - segments[0].index + 1 == tileCount * kTile;
     const RowGroups groups(rows - row, few ? FewCells::kRows : ManyCells::kRows);
     for (int g = 0, r = row; g < groups.count; r += groups.rows(g++)) {
-      if (few) lookAhead(g, groups.count);
+      if (few) prefetchNext(g, groups.count);
       const bool open = whole && job.tokens[r / job.group].index >= lastCell;
       if (few && width == 1) group<FewCells, 1>(groups.rows(g), r, open);
       else if (few) group<FewCells, kPairTiles>(groups.rows(g), r, open);
@@ -164,7 +164,7 @@ struct AttendPairs {
 
   // What group `g` has brought nearer while it computes: its share of the tiles that stand in the next block where those
   // at hand do, and for the rest what is near already.
-  void lookAhead(int g, int groups) {
+  void prefetchNext(int g, int groups) {
     for (int t = 0; t < kPairTiles; t++) {
       keysAhead[t] = keyTiles[t];
       valuesAhead[t] = valueTiles[t];

@@ -71,7 +71,7 @@ struct Attend {
       weights[r] = 0;
     }
     // A decode step's rows: blocks that stay in the first-level cache. A prompt's: fewer steps of the softmax.
-    const int blockTiles = job.asAlone ? kFewTiles : kBlockTiles;
+    const int blockTiles = job.batchInvariant ? kFewTiles : kBlockTiles;
     walk(job, blockTiles, [this](int token, int delta) { rotate(token, delta); },
          [this](int token, int start, int end) { block(token * job.group, start, end); });
     finish();

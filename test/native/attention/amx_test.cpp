@@ -56,7 +56,7 @@ const std::vector<Kernel>& scene::attentionKernels() {
   return all;
 }
 
-TEST("a decode step with all its proposals, f32 pages and heads that are no multiple of 32 are not computed in tiles") {
+TEST("a decode step with all its draft tokens, f32 pages and heads that are no multiple of 32 are not computed in tiles") {
   const Kernel* tiles = emulatedTiles("which rows are computed in tiles");
   if (tiles == nullptr) return;
   const auto pairsCompute = [&](scene::Size size, KvType type, const Plan& plan) {

@@ -304,7 +304,7 @@ TEST("a row's bits do not depend on its neighbours in the batch") {
   }
 }
 
-TEST("a row has the same bits alone, with proposals behind it and beside another sequence, over pages of every type") {
+TEST("a row has the same bits alone, with draft tokens behind it and beside another sequence, over pages of every type") {
   for (const scene::Size size : {scene::Size{14, 2, 64}, scene::Size{3, 3, 32}, scene::Size{18, 1, 16}})
     for (KvType type : kTypes)
       for (const Kernel& kernel : attentionKernels()) {

@@ -53,7 +53,7 @@ TEST("the last row of an edit far in front of it is a query tile of its own, in 
   CHECK_EQ(first.rowCount, 1);
   CHECK_EQ(first.segmentCount, 763);
   CHECK_EQ(first.ranges, 12);
-  CHECK(first.asAlone);
+  CHECK(first.batchInvariant);
   CHECK_EQ(plan.tasks[0].queryTile, 0);
   for (size_t i = 2; i < plan.queryTiles.size(); i++) {
     CHECK_EQ(plan.queryTiles[i].ranges, 1);

@@ -127,11 +127,11 @@ TEST("the checker finds each invariant broken, by its number") {
   finds("(1)", [](CacheSnapshot& s) { s.sequences[0].cells[3].birth = -1; });
   finds("(1)", [](CacheSnapshot& s) { s.context = 10; });
   finds("(2)", [](CacheSnapshot& s) { s.sequences[0].cells[3].slot = 64; });
-  finds("(2)", [](CacheSnapshot& s) { s.lendings[0] = 0; });
+  finds("(2)", [](CacheSnapshot& s) { s.allocations[0] = 0; });
   finds("(2)", [](CacheSnapshot& s) { s.written[3] = 0; });
-  finds("(3)", [](CacheSnapshot& s) { s.standing[0]++; });
+  finds("(3)", [](CacheSnapshot& s) { s.pageCells[0]++; });
   finds("(3)", [](CacheSnapshot& s) { s.pagesFree--; });
-  finds("(3)", [](CacheSnapshot& s) { s.lendings[3] = 9; });
+  finds("(3)", [](CacheSnapshot& s) { s.allocations[3] = 9; });
   finds("(4)", [](CacheSnapshot& s) { s.sequences[0].cells[3].slot = s.sequences[0].cells[2].slot; });
   finds("(5)", [](CacheSnapshot& s) { s.written[s.sequences[0].cells[5].slot] = 1; });
   finds("(5)", [](CacheSnapshot& s) { s.sequences[0].cells[5].slot = s.sequences[0].cells[0].slot; });

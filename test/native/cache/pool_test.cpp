@@ -8,48 +8,48 @@ using pocket::Pool;
 TEST("(3) a page is free exactly while no cell stands in it") {
   Pool pool(3, 4);
   CHECK_EQ(pool.pagesFree(), 3);
-  const int32_t page = pool.lend(2);
+  const int32_t page = pool.allocate(2);
   CHECK_EQ(pool.pagesFree(), 2);
-  pool.enter(page, 3);  // a fork
-  pool.leave(page, 2);
+  pool.addCells(page, 3);  // a fork
+  pool.removeCells(page, 2);
   CHECK_EQ(pool.cells(page), 3);
   CHECK_EQ(pool.pagesFree(), 2);
-  CHECK(pool.lending(page) != 0);
-  pool.leave(page, 3);
+  CHECK(pool.allocation(page) != 0);
+  pool.removeCells(page, 3);
   CHECK_EQ(pool.pagesFree(), 3);
-  CHECK_EQ(pool.lending(page), 0);
+  CHECK_EQ(pool.allocation(page), 0);
 }
 
 TEST("the lowest free page is lent first, however it became free") {
   Pool pool(3, 4);
-  CHECK_EQ(pool.lend(1), 0);
-  CHECK_EQ(pool.lend(1), 1);
-  CHECK_EQ(pool.lend(1), 2);
-  pool.leave(2, 1);
-  pool.leave(0, 1);
-  CHECK_EQ(pool.lend(1), 0);
-  CHECK_EQ(pool.lend(1), 2);
+  CHECK_EQ(pool.allocate(1), 0);
+  CHECK_EQ(pool.allocate(1), 1);
+  CHECK_EQ(pool.allocate(1), 2);
+  pool.removeCells(2, 1);
+  pool.removeCells(0, 1);
+  CHECK_EQ(pool.allocate(1), 0);
+  CHECK_EQ(pool.allocate(1), 2);
 }
 
-TEST("lending from an empty pool is CACHE_FULL and changes nothing") {
+TEST("allocation from an empty pool is CACHE_FULL and changes nothing") {
   Pool pool(1, 4);
-  pool.lend(1);
-  CHECK_THROWS_CODE(pool.lend(1), "CACHE_FULL");
+  pool.allocate(1);
+  CHECK_THROWS_CODE(pool.allocate(1), "CACHE_FULL");
   CHECK_EQ(pool.cells(0), 1);
   CHECK_EQ(pool.pagesFree(), 0);
 }
 
-TEST("(5) what was written in a page is forgotten when it is free, and each lending has a new number") {
+TEST("(5) what was written in a page is forgotten when it is free, and each allocation has a new number") {
   Pool pool(2, 4);
-  const int32_t page = pool.lend(4);
-  const int64_t lending = pool.lending(page);
+  const int32_t page = pool.allocate(4);
+  const int64_t allocation = pool.allocation(page);
   pool.write(1);
   CHECK(pool.written(1));
   CHECK(!pool.written(2));
-  pool.leave(page, 4);
+  pool.removeCells(page, 4);
   CHECK(!pool.written(1));
-  CHECK_EQ(pool.lend(1), page);
-  CHECK(pool.lending(page) != lending);
+  CHECK_EQ(pool.allocate(1), page);
+  CHECK(pool.allocation(page) != allocation);
 }
 
 TEST("a pool without pages, or with more slots than an int32 counts, is refused") {

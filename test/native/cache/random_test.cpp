@@ -26,7 +26,7 @@ class Life {
     else if (choice < 84) fork(anyId());
     else if (choice < 91) adopt(anyId(), anyId());
     else if (choice < 94) refuse(anyId());
-    else if (choice < 97) guess(anyId());
+    else if (choice < 97) draft(anyId());
     else if (ids().size() > 1) release(anyId());
     compare();
   }
@@ -103,13 +103,13 @@ class Life {
   void takeOver(CacheModel& after, int32_t id) {
     const Ints slots = cache_.cells(id).slots;
     CacheModel::Open& open = after.open[id];
-    const std::vector<int32_t> standing = after.standing();
+    const std::vector<int32_t> pageCells = after.pageCells();
     std::vector<ModelCell>& sequence = after.sequences[id];
     for (size_t i = 0; i < sequence.size(); i++) {
       if (sequence[i].slot >= 0) continue;
       const int32_t slot = slots[i], page = slot / 16;
       if (open.page < 0 || open.used == 16) {
-        CHECK_EQ(standing[page], 0);
+        CHECK_EQ(pageCells[page], 0);
         open = {page, 0};
       }
       CHECK_EQ(slot, open.page * 16 + open.used);
@@ -175,26 +175,26 @@ class Life {
     }
   }
 
-  // Cells for proposals, of which some turn out right: to the model only those were ever opened.
-  void guess(int32_t id) {
+  // Cells for draft tokens, of which some turn out right: to the model only those were ever opened.
+  void draft(int32_t id) {
     const CacheSnapshot before = cache_.snapshot();
     const CacheStats stats = cache_.stats();
     const int32_t length = lengthOf(id), wanted = 1 + below(40);
     const auto open = model_.open.find(id);
     const int32_t room = open == model_.open.end() || open->second.page < 0 ? 0 : 16 - open->second.used;
-    const Guess guess = cache_.extend(id, wanted);
-    CHECK_EQ(guess.count, std::min({wanted, room + 16 * model_.pagesFree(), model_.context - length}));
+    const DraftCells draft = cache_.openDraft(id, wanted);
+    CHECK_EQ(draft.count, std::min({wanted, room + 16 * model_.pagesFree(), model_.context - length}));
     CHECK_EQ(cache_.stats().pagesFree, stats.pagesFree);
     CHECK_EQ(cache_.stats().cells, stats.cells);
     CHECK_EQ(cache_.stats().gapTokens, stats.gapTokens);
     for (const std::string& sentence : cache_.violations()) check::fail(__FILE__, __LINE__, sentence);
-    const int32_t kept = stats.gapTokens > 0 || guess.count == 0 ? 0 : below(guess.count + 1);
-    const Ints tokens(static_cast<size_t>(guess.count), 1);
+    const int32_t kept = stats.gapTokens > 0 || draft.count == 0 ? 0 : below(draft.count + 1);
+    const Ints tokens(static_cast<size_t>(draft.count), 1);
     if (kept > 0) {
-      cache_.plan({{id, tokens.data(), guess.count}});
+      cache_.plan({{id, tokens.data(), draft.count}});
       cache_.commit({id, tokens.data(), kept});
     }
-    cache_.retract(id, guess, kept);
+    cache_.rollbackDraft(id, draft, kept);
     if (kept == 0) {
       CHECK(same(before, cache_.snapshot()));
       return;
@@ -242,7 +242,7 @@ class Life {
     for (const std::string& sentence : cache_.violations()) check::fail(__FILE__, __LINE__, sentence);
     const CacheStats stats = cache_.stats();
     CHECK_EQ(stats.pagesFree, model_.pagesFree());
-    CHECK_EQ(stats.pagesFree + stats.pagesLent, model_.pages);
+    CHECK_EQ(stats.pagesFree + stats.pagesUsed, model_.pages);
     CHECK_EQ(stats.sequences, model_.sequences.size());
     int64_t cells = 0, gaps = 0;
     for (const auto& [id, sequence] : model_.sequences) {

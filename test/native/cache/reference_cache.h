@@ -20,10 +20,10 @@ inline bool same(const pocket::CacheSnapshot& a, const pocket::CacheSnapshot& b)
   const auto sameSequence = [&](const pocket::SequenceSnapshot& x, const pocket::SequenceSnapshot& y) {
     return x.id == y.id && x.tokens == y.tokens && x.gapTokens == y.gapTokens && x.filledHead == y.filledHead &&
            x.exactLength == y.exactLength && x.open.page == y.open.page && x.open.used == y.open.used &&
-           x.open.lending == y.open.lending &&
+           x.open.allocation == y.open.allocation &&
            std::equal(x.cells.begin(), x.cells.end(), y.cells.begin(), y.cells.end(), sameCell);
   };
-  return a.pagesFree == b.pagesFree && a.standing == b.standing && a.lendings == b.lendings && a.written == b.written &&
+  return a.pagesFree == b.pagesFree && a.pageCells == b.pageCells && a.allocations == b.allocations && a.written == b.written &&
          std::equal(a.sequences.begin(), a.sequences.end(), b.sequences.begin(), b.sequences.end(), sameSequence);
 }
 
@@ -56,7 +56,7 @@ struct CacheModel {
   std::map<int32_t, Open> open;
   std::set<int32_t> written;  // slots
 
-  std::vector<int32_t> standing() const {
+  std::vector<int32_t> pageCells() const {
     std::vector<int32_t> cells(pages);
     for (const auto& [id, sequence] : sequences) {
       for (const ModelCell& cell : sequence) {
@@ -68,13 +68,13 @@ struct CacheModel {
 
   int32_t pagesFree() const {
     int32_t free = 0;
-    for (const int32_t cells : standing()) free += cells == 0 ? 1 : 0;
+    for (const int32_t cells : pageCells()) free += cells == 0 ? 1 : 0;
     return free;
   }
 
   // After cells have left: whatever page is empty now is nobody's open page, and nothing in it is written.
   void forgetEmptyPages() {
-    const std::vector<int32_t> cells = standing();
+    const std::vector<int32_t> cells = pageCells();
     for (auto& [id, page] : open) {
       if (page.page >= 0 && cells[page.page] == 0) page = {};
     }

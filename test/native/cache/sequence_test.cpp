@@ -288,16 +288,16 @@ TEST("(9) splices that change nothing, and cuts behind the exact length, leave i
   CHECK_EQ(sequence.exactLength(), 1);
 }
 
-TEST("proposals that were wrong leave pages, marks and slots as if they had never stood there") {
+TEST("draft tokens that were wrong leave pages, marks and slots as if they had never stood there") {
   Pool pool(4, 4);
   Sequence sequence(pool, 16);
   open(sequence, 3);
-  const Guess guess = sequence.extend(6);
-  CHECK_EQ(guess.count, 6);
+  const DraftCells draft = sequence.openDraft(6);
+  CHECK_EQ(draft.count, 6);
   CHECK_EQ(pool.pagesFree(), 1);
   const Ints tokens{7, 8, 9};
   sequence.commit(tokens.data(), 3);
-  sequence.retract(guess, 3);
+  sequence.rollbackDraft(draft, 3);
   CHECK_EQ(slots(sequence), (Ints{0, 1, 2, 3, 4, 5}));
   CHECK_EQ(sequence.tokens(), (Ints{100, 101, 102, 7, 8, 9}));
   CHECK_EQ(sequence.exactLength(), 6);
@@ -308,15 +308,15 @@ TEST("proposals that were wrong leave pages, marks and slots as if they had neve
   CHECK_EQ(slots(sequence).back(), 6);
 }
 
-TEST("proposals shrink to what pages and the context leave room for") {
+TEST("draft tokens shrink to what pages and the context leave room for") {
   Pool pool(2, 4);
   Sequence sequence(pool, 7);
   Sequence other(pool, 7);
   open(other, 1);
   open(sequence, 2);
-  CHECK_EQ(sequence.extend(6).count, 2);
+  CHECK_EQ(sequence.openDraft(6).count, 2);
   Pool wide(4, 4);
   Sequence bounded(wide, 7);
   open(bounded, 5);
-  CHECK_EQ(bounded.extend(6).count, 2);
+  CHECK_EQ(bounded.openDraft(6).count, 2);
 }

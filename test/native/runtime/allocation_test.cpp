@@ -116,26 +116,26 @@ TEST("warm linear layers ask for no memory, with many rows, few or none, whateve
     }
 }
 
-TEST("a team, awake or not, asks for no memory") {
-  Team team(2);
+TEST("a pool, awake or not, asks for no memory") {
+  ThreadPool pool(2);
   std::atomic<int> ran{0};
   const auto body = [&](int) { ran++; };
   const std::function<void(int)> held = std::cref(body);
   const auto step = [&] {
-    const Awake awake(team);
-    for (int section = 0; section < 100; section++) team.run(2, held);
+    const ActiveScope active(pool);
+    for (int section = 0; section < 100; section++) pool.run(2, held);
   };
   step();
   CHECK_EQ(newsDuring(step), 0);
   CHECK_EQ(ran.load(), 400);
 }
 
-TEST("timing a part asks for no memory") {
-  Parts parts;
-  Part& part = parts.add("/model/layers.0/attn/qkv_proj/Linear, a name that is too long to stand in a string itself");
-  for (int i = 0; i < 200; i++) parts.add("another");
-  CHECK_EQ(newsDuring([&] { for (int i = 0; i < 1000; i++) const Timed timed(part); }), 0);
-  CHECK_EQ(parts.all().front().runs, 1000);
+TEST("timing an entry asks for no memory") {
+  Profiler profiler;
+  ProfileEntry& entry = profiler.add("/model/layers.0/attn/qkv_proj/Linear, a name that is too long to stand in a string itself");
+  for (int i = 0; i < 200; i++) profiler.add("another");
+  CHECK_EQ(newsDuring([&] { for (int i = 0; i < 1000; i++) const ScopedTimer timed(entry); }), 0);
+  CHECK_EQ(profiler.entries().front().runs, 1000);
 }
 
 TEST("a warm sampler asks for no memory, greedy or not, with penalties and a mask") {

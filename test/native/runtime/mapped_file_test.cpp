@@ -40,14 +40,14 @@ struct Written {
 };
 
 // As a library would map a part of the file for itself.
-struct Part {
-  Part(const Written& written, size_t offset, size_t bytes) : bytes(bytes) {
+struct ProfileEntry {
+  ProfileEntry(const Written& written, size_t offset, size_t bytes) : bytes(bytes) {
     start = static_cast<char*>(mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, written.file, static_cast<off_t>(offset)));
     CHECK(start != MAP_FAILED);
   }
-  ~Part() { munmap(start, bytes); }
-  Part(const Part&) = delete;
-  Part& operator=(const Part&) = delete;
+  ~ProfileEntry() { munmap(start, bytes); }
+  ProfileEntry(const ProfileEntry&) = delete;
+  ProfileEntry& operator=(const ProfileEntry&) = delete;
   char* start;
   size_t bytes;
 };
@@ -60,19 +60,19 @@ TEST("a mapped file has the file's bytes where another mapping of a part of it h
     const Written written(bytes);
     const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
     const size_t offset = bytes / 3 / page * page;
-    const Part part(written, offset, bytes / 2), front(written, 0, page);
+    const ProfileEntry part(written, offset, bytes / 2), front(written, 0, page);
     MappedFile file(written.path);
-    CHECK(file.here(part.start) == part.start);  // nobody has looked yet
-    file.findTwins();
+    CHECK(file.translate(part.start) == part.start);  // nobody has looked yet
+    file.findOtherMappings();
 #if defined(__linux__)
-    const auto* here = static_cast<const char*>(file.here(part.start));
+    const auto* here = static_cast<const char*>(file.translate(part.start));
     CHECK(here != part.start);
     CHECK(std::memcmp(here - offset, written.words.data(), written.bytes()) == 0);
-    CHECK(file.here(part.start + part.bytes - 1) == here + part.bytes - 1);
-    CHECK(file.here(front.start + 5) == here - offset + 5);
+    CHECK(file.translate(part.start + part.bytes - 1) == here + part.bytes - 1);
+    CHECK(file.translate(front.start + 5) == here - offset + 5);
 #endif
     int elsewhere = 0;
-    CHECK(file.here(&elsewhere) == &elsewhere);
+    CHECK(file.translate(&elsewhere) == &elsewhere);
   }
 }
 
@@ -80,8 +80,8 @@ TEST("what cannot be mapped leaves every byte where it is") {
   const Written empty(0);
   for (const std::string& path : {std::string("/nowhere/weights.bin"), std::string("/"), empty.path}) {
     MappedFile file(path);
-    file.findTwins();
+    file.findOtherMappings();
     int elsewhere = 0;
-    CHECK(file.here(&elsewhere) == &elsewhere);
+    CHECK(file.translate(&elsewhere) == &elsewhere);
   }
 }

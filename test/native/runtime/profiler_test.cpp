@@ -1,4 +1,4 @@
-// The clock of parts: what is counted, that runs inside runs count in both, and that parts stay where they are.
+// The clock of profiler: what is counted, that runs inside runs count in both, and that profiler stay where they are.
 #include <stdexcept>
 #include <thread>
 
@@ -13,29 +13,29 @@ void passMilliseconds(int count) { std::this_thread::sleep_for(std::chrono::mill
 
 }  // namespace
 
-TEST("parts come in the order in which they were added and stay where they are while others come") {
-  Parts parts;
-  Part& first = parts.add("first");
-  for (int i = 0; i < 1000; i++) parts.add(std::to_string(i));
-  { const Timed timed(first); }
-  CHECK_EQ(parts.all().size(), 1001);
-  CHECK(&parts.all().front() == &first);
-  CHECK_EQ(parts.all()[0].runs, 1);
-  CHECK(parts.all()[7].name == "6");
-  CHECK_EQ(parts.all()[7].runs, 0);
-  CHECK_EQ(parts.all()[7].nanoseconds, 0);
+TEST("profiler come in the order in which they were added and stay where they are while others come") {
+  Profiler profiler;
+  ProfileEntry& first = profiler.add("first");
+  for (int i = 0; i < 1000; i++) profiler.add(std::to_string(i));
+  { const ScopedTimer timed(first); }
+  CHECK_EQ(profiler.entries().size(), 1001);
+  CHECK(&profiler.entries().front() == &first);
+  CHECK_EQ(profiler.entries()[0].runs, 1);
+  CHECK(profiler.entries()[7].name == "6");
+  CHECK_EQ(profiler.entries()[7].runs, 0);
+  CHECK_EQ(profiler.entries()[7].nanoseconds, 0);
 }
 
-TEST("a run counts its time also in the part around it, and adds to the runs before it") {
-  Parts parts;
-  Part& whole = parts.add("whole");
-  Part& inner = parts.add("inner");
+TEST("a run counts its time also in the entry around it, and adds to the runs before it") {
+  Profiler profiler;
+  ProfileEntry& whole = profiler.add("whole");
+  ProfileEntry& inner = profiler.add("inner");
   const auto begin = std::chrono::steady_clock::now();
   {
-    const Timed timed(whole);
+    const ScopedTimer timed(whole);
     passMilliseconds(2);
     for (int i = 0; i < 2; i++) {
-      const Timed timedToo(inner);
+      const ScopedTimer timedToo(inner);
       passMilliseconds(2);
     }
   }
@@ -48,11 +48,11 @@ TEST("a run counts its time also in the part around it, and adds to the runs bef
 }
 
 TEST("a run that ends by an exception is counted") {
-  Part part;
+  ProfileEntry entry;
   try {
-    const Timed timed(part);
+    const ScopedTimer timed(entry);
     throw std::runtime_error("no");
   } catch (const std::runtime_error&) {
   }
-  CHECK_EQ(part.runs, 1);
+  CHECK_EQ(entry.runs, 1);
 }
