@@ -309,7 +309,7 @@ describe("the native step", () => {
       { ...entry, draftTokens: wrong, sample: { ...sample, mask } },
       { sequence: a, tokens: Int32Array.of(7), draftTokens: wrong },
     ])
-      expect(() => own.step([bad])).toThrowError(/[Pp]roposal/);
+      expect(() => own.step([bad])).toThrowError(/[Dd]raft token/);
     own.check();
     await own.close();
   });
