@@ -1,4 +1,4 @@
-// The examples of the Pocket Context article, block for block and with its own numbers.
+// The examples of the Pocket Context article, with its own block numbers.
 import { expect, test } from "vitest";
 import { catalogOf } from "../../src/context/catalog.ts";
 import { compactBlock } from "../../src/context/compact.ts";
@@ -67,7 +67,7 @@ test("references come from the selection, never from what the summary mentions",
   expect(conversation.archive.recall("ctx-0002")!.refs).toEqual([]);
 });
 
-test("copies of b002 and b003 that are compacted with newer messages are pointed at, not stored again", async () => {
+test("copies of b002 and b003 that are compacted with newer messages are referenced, not stored again", async () => {
   const conversation = filled(10);
   await compact(conversation, "b002", "b003");
   conversation.exchange(exchangeOf("expand call"));
@@ -91,13 +91,13 @@ test("copies of b002 and b003 that are compacted with newer messages are pointed
   );
   expect(new Set(stored).size).toBe(stored.length);
 
-  // Recall is still word for word: the pointers are followed to where the originals are owned.
+  // Recall is still word for word: reused parts are read from the record that owns the originals.
   expand(conversation, "ctx-0002");
   const again = ["b002", "b003", "b015", "b016"].flatMap((name) => exchangeOf(name));
   expect(conversation.history.messages().slice(-again.length)).toEqual(again);
 });
 
-test("a pointer to a copy of a copy leads to the record that owns the original", async () => {
+test("a reused part of a copy of a copy points to the record that owns the original", async () => {
   const conversation = filled(4);
   await compact(conversation, "b001", "b002");
   conversation.exchange(exchangeOf("one"));

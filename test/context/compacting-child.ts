@@ -1,5 +1,5 @@
-// Run as a process of its own by kill.test.ts: resumes a run, compacts it, and kills itself before the
-// statement of the given number. `killAt` one past the last statement: after the commit, before anything else.
+// Started as a process by kill.test.ts: resumes a run, compacts it, and kills itself before the statement
+// with the number `killAt`. One past the last statement: after the commit, before anything else.
 import { Store } from "../../src/context/store.ts";
 import { count } from "../support/fake-chat.ts";
 

@@ -1,4 +1,4 @@
-// The example of the README, run; and the entry that package.json promises.
+// Runs the example of the README, and checks the entry in package.json.
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
@@ -11,7 +11,7 @@ const call = (name: string, given: object): Line => ({
   calls: [{ id: name, name, arguments: JSON.stringify(given) }],
 });
 
-test("a loop of one's own compacts, expands, answers, and loses no word", async () => {
+test("the example compacts, expands and answers, and keeps every original", async () => {
   const file = "The answer is 42. ".repeat(40);
   const read: MyTool = { name: "read", run: async () => file };
   const script = [
@@ -26,13 +26,13 @@ test("a loop of one's own compacts, expands, answers, and loses no word", async 
   const { answer, conversation, close } = await myAgent(chat, "What is the answer?", [read], ":memory:");
   expect(answer).toBe("42.");
   expect(conversation.archive.tags).toEqual(["ctx-0001"]);
-  const shown = (place: number) => chat.requests[place]!.messages.map(({ content }) => content).join("\n");
-  expect([1, 2, 4, 5].map((place) => shown(place).includes(file))).toEqual([true, true, false, true]);
+  const shown = (index: number) => chat.requests[index]!.messages.map(({ content }) => content).join("\n");
+  expect([1, 2, 4, 5].map((index) => shown(index).includes(file))).toEqual([true, true, false, true]);
   expect(shown(2)).toContain("There is no tool look.");
   close();
 });
 
-test("is at most 60 lines, and imports what package.json exports", () => {
+test("the example has at most 40 lines and imports what package.json exports", () => {
   const root = packageRoot();
   const lines = readFileSync(join(root, "test", "context", "example.ts"), "utf8").split("\n");
   const from = lines.findIndex((line) => line.startsWith("export async function"));

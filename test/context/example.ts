@@ -1,5 +1,5 @@
-// A loop of your own on "pocket/context": any model that speaks the Chat port, any tools, a history that the model
-// compacts and expands by itself, kept in a file. example.test.ts runs it.
+// A loop of your own on "pocket/context": any model that speaks the Chat port, any tools, a history that the
+// model compacts and expands by itself, kept in a file. example.test.ts runs it.
 import {
   type Chat,
   Compressor,

@@ -1,5 +1,5 @@
-// kill -9 at every statement of a compaction. Each time the store is opened again by another process, which
-// finds the run as it was before or as it is after, nothing in between and nothing lost, and goes on.
+// kill -9 at every statement of a compaction. Another process then opens the store and must find the run
+// either before or after the compaction, with every original, and be able to continue it.
 import { execFile } from "node:child_process";
 import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -26,13 +26,13 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(folder, { recursive: true }));
 
-interface Death {
+interface Exit {
   readonly file: string;
   readonly signal: string | null;
   readonly output: string;
 }
 
-function compactingProcess(killAt: number): Promise<Death> {
+function compactingProcess(killAt: number): Promise<Exit> {
   const file = join(folder, `run-${killAt}.sqlite`);
   copyFileSync(join(folder, "seed.sqlite"), file);
   const command = ["--import", "tsx", child, file, String(killAt)];
@@ -43,7 +43,7 @@ function compactingProcess(killAt: number): Promise<Death> {
   });
 }
 
-/** Whether the compaction is in the file. Everything else is asserted. */
+/** Returns whether the compaction is in the file; asserts everything else. */
 function inspect(file: string): boolean {
   const store = new Store(file);
   try {
@@ -67,18 +67,19 @@ function inspect(file: string): boolean {
   }
 }
 
-test("kill -9 before any statement of a compaction, or right after it, loses nothing", async () => {
-  // BEGIN, a look-up, the record, two parts, two places, the memory, COMMIT; then the kill after it.
+test("a process that is killed before any statement of a compaction, or right after it, loses nothing", async () => {
+  // BEGIN, a SELECT, the record, two parts, two UPDATEs of place, the memory, COMMIT; then the kill after the
+  // commit.
   const kills = 10;
-  const deaths: Death[] = [];
-  // Starting a process is what costs: a few at a time.
+  const exits: Exit[] = [];
+  // Starting a process is slow, so four run at a time.
   for (let start = 0; start <= kills; start += 4) {
-    const places = Array.from({ length: Math.min(4, kills + 1 - start) }, (_, offset) => start + offset);
-    deaths.push(...(await Promise.all(places.map(compactingProcess))));
+    const indices = Array.from({ length: Math.min(4, kills + 1 - start) }, (_, offset) => start + offset);
+    exits.push(...(await Promise.all(indices.map(compactingProcess))));
   }
-  const survivor = deaths.pop()!;
+  const survivor = exits.pop()!;
   expect(survivor).toMatchObject({ signal: null, output: `survived ${kills}\n` });
   expect(inspect(survivor.file)).toBe(true);
-  expect(deaths.map(({ signal }) => signal)).toEqual(deaths.map(() => "SIGKILL"));
-  expect(deaths.map(({ file }) => inspect(file))).toEqual(deaths.map((_, place) => place === kills - 1));
+  expect(exits.map(({ signal }) => signal)).toEqual(exits.map(() => "SIGKILL"));
+  expect(exits.map(({ file }) => inspect(file))).toEqual(exits.map((_, index) => index === kills - 1));
 }, 60_000);

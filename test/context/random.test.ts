@@ -1,5 +1,5 @@
-// Random appends, compactions and expands against a model that only knows lists of messages: whatever the agent
-// does, every original is retrievable word for word, stored once, and the numbers add up.
+// Random appends, compactions and expansions, compared with a model that only has lists of messages: every
+// original can be recalled word for word and is stored once, and the token counts add up.
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { Message } from "../../src/chat/chat.ts";
@@ -42,7 +42,9 @@ const action: fc.Arbitrary<Action> = fc.oneof(
   { weight: 2, arbitrary: fc.record({ type: fc.constant("expand" as const), tag: natural }) },
 );
 
-/** The dumber model: what is sent, as lists of messages by block, and what each tag must give back. */
+/**
+ * The reference model: the prompt as lists of messages by block, and the messages that each tag must recall.
+ */
 class Lists {
   blocks: { id: string; messages: readonly Message[]; isMemory: boolean }[] = [];
   originals: Message[] = [];
@@ -102,10 +104,10 @@ async function compact(
   });
 }
 
-function expand(place: number, conversation: Conversation, lists: Lists): void {
+function expand(index: number, conversation: Conversation, lists: Lists): void {
   const tags = [...lists.tags.keys()];
   if (tags.length === 0 || lists.lastExchange === "") return;
-  const tag = tags[place % tags.length]!;
+  const tag = tags[index % tags.length]!;
   const { done } = expandBlock(JSON.stringify({ tag }), { conversation, limit: 1e9, pending: 0 });
   expect(done === undefined).toBe(lists.tags.get(tag)!.length === 0);
   for (const copy of done?.apply() ?? []) lists.append(copy.id, messagesOf(copy));
@@ -116,25 +118,26 @@ function check(conversation: Conversation, lists: Lists): void {
   expect(history.messages()).toEqual(lists.sent);
   expect(history.tokens).toBe(lists.sent.reduce((sum, message) => sum + count(message), 0));
 
-  // Every original is in the history or under exactly one tag, and each tag gives back what went in.
-  const alive = history.blocks.flatMap((block) =>
+  // Every original is in the history or under exactly one tag, and each tag recalls what it archived.
+  const inHistory = history.blocks.flatMap((block) =>
     block.kind === "memory" || block.origin ? [] : block.originals,
   );
   const archived = archive.records.flatMap(({ parts }) =>
     parts.flatMap((part) => (part.kind === "owned" ? part.originals : [])),
   );
-  const all = [...alive, ...archived].sort((left, right) => left.id - right.id);
-  expect(all.map(({ id }) => id)).toEqual(lists.originals.map((_, place) => place + 1));
+  const all = [...inHistory, ...archived].sort((left, right) => left.id - right.id);
+  expect(all.map(({ id }) => id)).toEqual(lists.originals.map((_, index) => index + 1));
   expect(all.map(({ message }) => message)).toEqual(lists.originals);
   for (const [tag, messages] of lists.tags) {
     const { blocks } = archive.recall(tag as Tag)!;
     expect(blocks.flatMap(({ originals }) => originals.map(({ message }) => message))).toEqual(messages);
   }
 
-  // The catalog: in order, its tokens true, no protected block; the trailing message is never part of the history.
+  // The catalog is in order, has correct token counts and no protected block, and never becomes part of the
+  // history.
   const entries = catalogOf(history);
-  const places = entries.map(({ id }) => history.indexOf(id));
-  expect(places).toEqual(places.toSorted((left, right) => left - right));
+  const indices = entries.map(({ id }) => history.indexOf(id));
+  expect(indices).toEqual(indices.toSorted((left, right) => left - right));
   for (const { id, tokens } of entries) {
     expect([lists.lastRequest, lists.lastExchange]).not.toContain(id);
     const { messages } = lists.blocks.find((block) => block.id === id)!;
@@ -144,7 +147,7 @@ function check(conversation: Conversation, lists: Lists): void {
   expect(history.messages()).toEqual(lists.sent);
 }
 
-test("whatever is appended, compacted and expanded, nothing is lost and the numbers add up", async () => {
+test("random appends, compactions and expansions lose nothing, and the token counts add up", async () => {
   const seen = { compactions: 0, reused: 0, refs: 0 };
   await fc.assert(
     fc.asyncProperty(fc.array(action, { minLength: 10, maxLength: 60 }), async (actions) => {
@@ -159,11 +162,11 @@ test("whatever is appended, compacted and expanded, nothing is lost and the numb
     }),
     { numRuns: 150 },
   );
-  // The property means little unless the interesting cases came up.
+  // The test is only meaningful if these cases occurred.
   expect(Math.min(seen.compactions, seen.reused, seen.refs)).toBeGreaterThan(4);
 });
 
-test("a run on disk is at any moment what it is in memory, and has no damage", async () => {
+test("after each change the run on disk equals the one in memory and has no damage", async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(action, { minLength: 5, maxLength: 30 }), async (actions) => {
       const store = new Store(":memory:");

@@ -27,8 +27,8 @@ const newRun = (id = "run"): Run =>
 const compact = (conversation: Conversation, start: string, end: string) =>
   compactBlock(JSON.stringify({ start, end }), { conversation, compressor: summarising(), limit: 1e9 });
 
-/** Two requests, nested compactions, copies alive and copies compacted. */
-async function lived(run: Run): Promise<Conversation> {
+/** A run with two requests, nested compactions, copies in the history and compacted copies. */
+async function filledRun(run: Run): Promise<Conversation> {
   const { conversation } = run;
   conversation.request({ role: "user", content: "First 🙂 question\u0000with a NUL" });
   for (const name of ["b001", "b002", "b003", "b004"]) conversation.exchange(exchangeOf(name, 200, 2));
@@ -52,9 +52,9 @@ const stateOf = ({ history, archive }: Conversation) => ({
   recalled: archive.tags.map((tag) => archive.recall(tag)),
 });
 
-test("a resumed run is what it was, and goes on with the next ids", async () => {
+test("a resumed run equals the run before, and continues with the next ids", async () => {
   const run = newRun();
-  const before = stateOf(await lived(run));
+  const before = stateOf(await filledRun(run));
   expect(before.records.flatMap(({ parts }) => parts.map(({ kind }) => kind))).toEqual(
     expect.arrayContaining(["owned", "ref", "reused"]),
   );
@@ -70,9 +70,9 @@ test("a resumed run is what it was, and goes on with the next ids", async () => 
   expect(stateOf(store.resume("run", count).conversation)).toEqual(stateOf(conversation));
 });
 
-test("runs do not see each other, and a deleted one leaves nothing behind", async () => {
-  await lived(newRun("one"));
-  const two = stateOf(await lived(newRun("two")));
+test("runs are independent, and a deleted run leaves no rows", async () => {
+  await filledRun(newRun("one"));
+  const two = stateOf(await filledRun(newRun("two")));
   expect(
     store
       .list()
@@ -90,7 +90,7 @@ test("runs do not see each other, and a deleted one leaves nothing behind", asyn
   expect(() => newRun("two")).toThrow("There is a run 'two'");
 });
 
-test("a change that cannot be written is not made in memory either", async () => {
+test("a change that cannot be written does not change memory either", async () => {
   const { conversation } = newRun();
   conversation.request({ role: "user", content: "Question" });
   for (const name of ["b001", "b002", "b003"]) conversation.exchange(exchangeOf(name));
@@ -105,7 +105,7 @@ test("a change that cannot be written is not made in memory either", async () =>
   expect((await compact(conversation, "b001", "b002")).done).toBeDefined();
 });
 
-test("of two processes that write the same run the second one fails, and has changed nothing", () => {
+test("if two processes write the same run, the second one fails and changes nothing", () => {
   newRun();
   const other = new Store(store.file);
   try {
@@ -122,7 +122,7 @@ test("of two processes that write the same run the second one fails, and has cha
 
 test("an export has every original once, word for word, in JSON lines", async () => {
   const run = newRun();
-  await lived(run);
+  await filledRun(run);
   run.journal.event("turn", { promptTokens: 12 });
   run.journal.event("turn", { promptTokens: 13 });
   const lines = [...exportRun(store.database, "run")];
@@ -130,7 +130,7 @@ test("an export has every original once, word for word, in JSON lines", async ()
   const objects = lines.map((line) => JSON.parse(line));
   const of = (type: string) => objects.filter((line) => line.type === type);
   expect(of("run")).toMatchObject([{ id: "run", instructions, settings: { window: 8192 } }]);
-  expect(of("message").map(({ id }) => id)).toEqual(of("message").map((_, place) => place + 1));
+  expect(of("message").map(({ id }) => id)).toEqual(of("message").map((_, index) => index + 1));
   const [, ...rest] = exchangeOf("b001", 200, 2);
   expect(of("message").map(({ message }) => message)).toEqual(expect.arrayContaining(rest));
   expect(of("record").map(({ tag }) => tag)).toEqual(["ctx-0001", "ctx-0002", "ctx-0003"]);
@@ -144,7 +144,7 @@ test("an export has every original once, word for word, in JSON lines", async ()
   expect(() => [...exportRun(store.database, "none")]).toThrow("There is no run 'none'");
 });
 
-describe("a check finds", () => {
+describe("checkStore finds", () => {
   test.each([
     [
       "a changed message",
@@ -180,24 +180,24 @@ describe("a check finds", () => {
       "b003 of ctx-0001, which does not own it",
     ],
   ])("%s", async (_, sql, sentence) => {
-    await lived(newRun());
+    await filledRun(newRun());
     store.database.exec(sql);
     const damages = checkStore(store.database);
     expect(damages.every(({ run }) => run === "run")).toBe(true);
     expect(damages.map(({ what }) => what).join("\n")).toContain(sentence);
     expect(checkStore(store.database, "another")).toEqual([]);
-    // What is there can still be taken out.
+    // A damaged run can still be exported.
     expect([...exportRun(store.database, "run")].length).toBeGreaterThan(10);
   });
 
-  test("a run that cannot be resumed, which says so", async () => {
-    await lived(newRun());
+  test("a lost message, and resuming that run is refused", async () => {
+    await filledRun(newRun());
     store.database.exec("DELETE FROM messages WHERE block = 'b001'");
     expect(() => store.resume("run", count)).toThrow(/The run 'run' cannot be read: .*messages of b001/);
   });
 });
 
-test("a file that is no store is refused and left as it is", () => {
+test("a file that is not a store is refused and left unchanged", () => {
   const text = join(folder, "notes.txt");
   writeFileSync(text, "not a database, but long enough to be taken for one".repeat(100));
   expect(() => new Store(text)).toThrow(/notes\.txt cannot be used: file is not a database/);

@@ -1,4 +1,5 @@
-// A summary as a form: which fields a range has, what a compressor is asked, and what becomes of its answer.
+// A summary as a form: the fields of a range, the request to the compressor, and the summary made from its
+// answer.
 import { expect, test } from "vitest";
 import { compactBlock } from "../../src/context/compact.ts";
 import { Compressor } from "../../src/context/compressor.ts";
@@ -15,19 +16,19 @@ async function compacted(...script: Line[]) {
   return { chat, conversation, ...(await compactBlock('{"start":"b002","end":"b003"}', options)) };
 }
 
-test("has a field per call of the range, asks behind the request, and becomes a line per field", async () => {
+test("a form has a field per call of the range and becomes a line per field", async () => {
   const answer = JSON.stringify({ b002: "1105 ", b003: "none" });
   const { chat, done, conversation } = await compacted({ text: answer });
   const [{ format, messages }] = chat.requests as [(typeof chat.requests)[number]];
   expect(format).toMatchObject({ type: "json_schema", schema: { required: fields } });
   const task = conversation.history.blocks[0]!;
-  const words = task.kind === "memory" ? "" : task.originals[0]!.message.content;
+  const request = task.kind === "memory" ? "" : task.originals[0]!.message.content;
   expect(messages.at(-1)!.content).toMatch(/^.*\n\nWhich value /);
-  expect(messages.at(-1)!.content).toContain(words);
+  expect(messages.at(-1)!.content).toContain(request);
   expect(done!.record.summary).toBe("b002: 1105\nb003: none");
 });
 
-test("with nothing in it is empty, and asked for once more", async () => {
+test("an empty form is asked for once more", async () => {
   const blank = JSON.stringify({ b002: "", b003: " " });
   const { chat, done, text } = await compacted({ text: blank }, { text: "{}" });
   expect(chat.requests).toHaveLength(2);
@@ -35,11 +36,11 @@ test("with nothing in it is empty, and asked for once more", async () => {
   expect(text).toContain("was empty");
 });
 
-test("of a Chat that decodes without constraints is taken as it comes", () => {
+test("free text from a Chat without constrained decoding is the summary", () => {
   expect(textOf("Two files were read.", fields)).toBe("Two files were read.");
 });
 
-test("names a memory by its tag, each call once, and no call that manages the context", async () => {
+test("fields are memories by their tag and each call once, without calls of context tools", async () => {
   const { conversation } = await compacted({ text: "A summary." });
   const manage = { id: "x", name: "compact_block", arguments: "{}" };
   conversation.exchange(exchangeOf("b004"));

@@ -28,15 +28,15 @@ describe("compact_block refuses, with the history unchanged,", () => {
       "{start",
       "The arguments are not JSON; they have the form {start, end, focus?}",
     ],
-    ["arguments that are no object", "[]", "must be an object of the form {start, end, focus?}"],
+    ["arguments that are not an object", "[]", "must be an object of the form {start, end, focus?}"],
     ["a missing end", '{"start":"b001"}', "end must be text: {start, end, focus?}"],
-    ["a focus that is no text", '{"start":"b001","end":"b002","focus":3}', "focus must be text"],
+    ["a focus that is not text", '{"start":"b001","end":"b002","focus":3}', "focus must be text"],
     [
       "an unknown block",
       '{"start":"b001","end":"b099"}',
       "there is no block 'b099'. Blocks that can be compacted, in order: b001, b002, b003.",
     ],
-    ["something that is no id", '{"start":"1","end":"b002"}', "there is no block '1'"],
+    ["a text that is not an id", '{"start":"1","end":"b002"}', "there is no block '1'"],
     ["the wrong order", '{"start":"b003","end":"b001"}', "b003 stands behind b001 in the current order"],
     [
       "the latest exchange",
@@ -76,7 +76,7 @@ describe("compact_block refuses, with the history unchanged,", () => {
     expect(text).toMatch(/would read [\d,]+ tokens and needs 75 for its answer; the window has 1,200/);
   });
 
-  test("a block that went into an archive, naming the tag", async () => {
+  test("a block that was archived, naming the tag", async () => {
     const conversation = filled(6);
     const options = { conversation, compressor: summarising(), limit: 100_000 };
     await compactBlock('{"start":"b001","end":"b003"}', options);
@@ -85,7 +85,7 @@ describe("compact_block refuses, with the history unchanged,", () => {
     expect(text).toContain("b002 was compacted into ctx-0001; expand_block brings it back");
   });
 
-  test("a summary that is as long as what it would replace", async () => {
+  test("a summary that is as long as the range", async () => {
     const conversation = filled(4);
     const options = { conversation, compressor: summarising("y".repeat(2000)), limit: 100_000 };
     const { text, done, finishes } = await compactBlock('{"start":"b001","end":"b002"}', options);
@@ -95,7 +95,7 @@ describe("compact_block refuses, with the history unchanged,", () => {
     expect(conversation.archive.tags).toEqual([]);
   });
 
-  test("when the engine is too full for the compressor; other errors are thrown", async () => {
+  test("if the cache is full; other errors are thrown", async () => {
     const run = (error: Error) => {
       const compressor = new Compressor({ chat: new ScriptedChat([{ error }]) });
       return compactBlock('{"start":"b001","end":"b002"}', {
@@ -123,7 +123,7 @@ describe("the compressor", () => {
     return { chat, conversation, ...outcome };
   };
 
-  test("sees the history through the last selected block, one instruction, and nothing after", async () => {
+  test("is sent the history through the last selected block, then one instruction", async () => {
     const { chat, done } = await answers({ text: "A summary." });
     const [request] = chat.requests;
     const messages = filled(6).history.messages();
@@ -154,15 +154,18 @@ describe("the compressor", () => {
     expect(chat.requests[1]!.messages.at(-1)!.content).toContain(`because it ${fault}`);
   });
 
-  test.each(bad)("is given up, with the history unchanged, when it %s twice", async (fault, line) => {
-    const { chat, conversation, done, text, finishes } = await answers(line, line);
-    expect(done).toBeUndefined();
-    expect(chat.requests).toHaveLength(2);
-    expect(finishes).toHaveLength(2);
-    expect(text).toContain(fault);
-    expect(conversation.history.blocks).toHaveLength(7);
-    expect(conversation.archive.tags).toEqual([]);
-  });
+  test.each(bad)(
+    "is not asked a third time, and the history stays unchanged, when its answer %s twice",
+    async (fault, line) => {
+      const { chat, conversation, done, text, finishes } = await answers(line, line);
+      expect(done).toBeUndefined();
+      expect(chat.requests).toHaveLength(2);
+      expect(finishes).toHaveLength(2);
+      expect(text).toContain(fault);
+      expect(conversation.history.blocks).toHaveLength(7);
+      expect(conversation.archive.tags).toEqual([]);
+    },
+  );
 });
 
 describe("expand_block", () => {
@@ -176,7 +179,7 @@ describe("expand_block", () => {
     return conversation;
   };
 
-  test("refuses an unknown tag and lists those there are", async () => {
+  test("refuses an unknown tag and lists the known ones", async () => {
     const run = (tag: string, conversation: Conversation) =>
       expandBlock(JSON.stringify({ tag }), { conversation, limit: 100_000, pending: 0 });
     expect(run("ctx-0001", filled(3)).text).toContain(
@@ -186,7 +189,7 @@ describe("expand_block", () => {
     expect(run("constructor", await compacted()).text).toContain("there is no tag 'constructor'");
   });
 
-  test("refuses what would overflow, with the numbers", async () => {
+  test("refuses an expansion that would overflow the window, with the numbers", async () => {
     const conversation = await compacted();
     const copies = 3 * exchangeOf("b001").reduce((sum, message) => sum + count(message), 0);
     const used = conversation.history.tokens + 50;
@@ -196,7 +199,7 @@ describe("expand_block", () => {
     expect(run(used + copies).done).toMatchObject({ tokens: copies });
   });
 
-  test("changes nothing until it is applied; then its copies are protected for one exchange", async () => {
+  test("changes nothing until it is applied; its copies are then protected for one exchange", async () => {
     const conversation = await compacted();
     const before = conversation.history.blocks;
     const { done } = expandBlock('{"tag":"ctx-0001"}', { conversation, limit: 100_000, pending: 0 });
@@ -209,7 +212,7 @@ describe("expand_block", () => {
     expect(listed()).toContain("b009 exchange 254 tokens: copy of b001 (ctx-0001) read_file");
   });
 
-  test("sends the agent to the tags behind a memory of memories", async () => {
+  test("names the tags to expand instead for a memory of memories", async () => {
     const conversation = await compacted();
     const options = { conversation, compressor: summarising("Short."), limit: 100_000 };
     expect((await compactBlock('{"start":"b007","end":"b007"}', options)).done!.memory.refs).toEqual([
@@ -221,8 +224,8 @@ describe("expand_block", () => {
   });
 });
 
-describe("a catalog", () => {
-  test("ends with the tokens in use and says so when there is nothing to compact", () => {
+describe("the catalog", () => {
+  test("ends with the tokens in use, and says if no block can be compacted", () => {
     expect(catalogMessage(filled(1).history, { used: 500, limit: 2000 })).toEqual({
       role: "user",
       content: "[context catalog] No block can be compacted yet. 500 of 2,000 tokens are in use (25 %).",
@@ -242,7 +245,7 @@ describe("a catalog", () => {
   });
 });
 
-describe("a conversation takes whole exchanges only", () => {
+describe("a conversation refuses an exchange with", () => {
   const call = { id: "1", name: "ls", arguments: "{}" };
   test.each([
     ["no message", [], "begins with no message"],
@@ -261,7 +264,7 @@ describe("a conversation takes whole exchanges only", () => {
       ],
       "has a tool message for call '1'; open calls: none",
     ],
-  ] as const)("not %s", (_, messages, sentence) => {
+  ] as const)("%s", (_, messages, sentence) => {
     const conversation = filled(1);
     expect(() => conversation.exchange(messages)).toThrow(sentence);
     expect(conversation.history.blocks).toHaveLength(2);

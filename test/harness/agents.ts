@@ -1,5 +1,5 @@
-// Scripted agents that live long enough to need their context managed: they read files one after another and
-// compact when the catalog says that the window is fuller than they like.
+// Scripted agents with long runs: they read files one after another, and compact when the catalog lists more
+// blocks than their limit.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -16,19 +16,19 @@ export const read: AgentTool = {
   run: async (json) => `${json} ${"x".repeat(JSON.parse(json).size)}`,
 };
 
-export const order: RunOptions = { harness: "pca", model: "scripted", window: 100_000, maxTurns: 100 };
+export const runOptions: RunOptions = { harness: "pca", model: "scripted", window: 100_000, maxTurns: 100 };
 
 export interface Habit {
   readonly turns: number;
   /** Characters of the file read in this turn. */
   readonly size: (turn: number) => number;
-  /** Compacts when the catalog shows so many blocks or more; how many of them, from the front or the back. */
+  /** Compacts `blocks` blocks from one end of the catalog when it has `at` or more. */
   readonly compacts?: { readonly at: number; readonly blocks: number; readonly from: "front" | "back" };
-  /** Expands the first tag in this turn. */
+  /** The turn in which it expands the first tag. */
   readonly expands?: number;
 }
 
-/** Knows what to do from the request alone, as a model does. */
+/** Decides from the request alone, like a model. */
 export function agentOf({ turns, size, compacts, expands }: Habit): (request: ChatRequest) => Line {
   let turn = 0;
   return (request) => {
@@ -52,14 +52,14 @@ export function agentOf({ turns, size, compacts, expands }: Habit): (request: Ch
   };
 }
 
-/** The exported lines of a whole run, and the requests of it. */
+/** The export of a whole run, and its requests. */
 export async function record(
   habit: Habit,
 ): Promise<{ readonly text: string; readonly requests: readonly ChatRequest[] }> {
   const folder = mkdtempSync(join(tmpdir(), "pocket-record-"));
   const store = new Store(join(folder, "runs.sqlite"));
   try {
-    const run = beginRun(store, { ...order, id: "run", task: "Read everything." }, count);
+    const run = beginRun(store, { ...runOptions, id: "run", task: "Read everything." }, count);
     const chat = new ScriptedChat(agentOf(habit));
     await driveRun(run, { chat, tools: [read], signal: new AbortController().signal });
     return { text: [...exportRun(store.database, "run")].join("\n"), requests: chat.requests };

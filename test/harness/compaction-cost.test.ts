@@ -1,5 +1,5 @@
-// What a compaction costs on the local session: the compressor's call is a fork that computes its instruction,
-// and the agent's next request computes the memory and what is new. Nobody says "compact" to the session.
+// What a compaction costs on the local session: the compressor's call is a fork that computes only its
+// instruction, and the agent's next request computes the memory and the new messages.
 import { expect, test } from "vitest";
 import { catalogMessage } from "../../src/context/catalog.ts";
 import { compactBlock } from "../../src/context/compact.ts";
@@ -34,7 +34,7 @@ function scene(...answers: string[]) {
   return { chat, tokensOf, conversation, history, request };
 }
 
-test("the compressor recomputes only its instruction, the agent only the memory and its new turn", async () => {
+test("the compressor computes only its instruction, the agent only the memory and its new turn", async () => {
   const { chat, tokensOf, conversation, history, request } = scene(
     "I look.",
     "Read: nothing of note.",
@@ -64,7 +64,7 @@ test("the compressor recomputes only its instruction, the agent only the memory 
   expect(next.cacheUsage.computed).toBeLessThanOrEqual(fresh);
 });
 
-test("under its name too: a second compaction and an expand compute what is new, though cells are approximate", async () => {
+test("in a named session a second compaction and an expansion compute only new tokens, with approximate cells", async () => {
   const answers = [
     "I look.",
     "Read: nothing of note.",
@@ -89,7 +89,7 @@ test("under its name too: a second compaction and an expand compute what is new,
   const before = chat.inspect("agent");
   const { cacheUsage } = await compact('{"start":"b005","end":"b006"}');
   expect(cacheUsage.stale).toBeGreaterThan(300);
-  // The instruction is all that is new.
+  // Only the instruction is new.
   expect(cacheUsage.computed).toBeLessThan(tokensOf([user("x".repeat(1200))]));
   expect(chat.inspect("agent")).toEqual(before);
   await agent();

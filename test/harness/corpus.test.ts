@@ -26,14 +26,14 @@ afterEach(() => {
   rmSync(folder, { recursive: true });
 });
 
-const use = (name: string, given: object, most = 1000) =>
+const use = (name: string, given: object, maxCharacters = 1000) =>
   runTool(
-    corpusTools(corpus, most),
+    corpusTools(corpus, maxCharacters),
     { id: "1", name, arguments: JSON.stringify(given) },
     new AbortController().signal,
   );
 
-test("the document with the rarest words of the query comes first, in any form of the word", async () => {
+test("search ranks the document with the rarest words first and matches inflected words", async () => {
   expect(corpus.size).toBe(4);
   expect(corpus.search("country of the danube", 5).map(({ id }) => id)[0]).toBe("rivers.md");
   expect(corpus.search("mountain", 5).map(({ id }) => id)).toEqual(["m1"]);
@@ -41,13 +41,13 @@ test("the document with the rarest words of the query comes first, in any form o
 });
 
 test.each(['"', "near(", "a AND", "*", "text:alps", "alps OR", "-"])(
-  "%j is words and no operator",
+  "the query %j is taken as words, not as operators",
   (query) => {
     expect(() => corpus.search(query, 5)).not.toThrow();
   },
 );
 
-test("a long document comes in parts that make the whole", async () => {
+test("the parts of a long document add up to the whole", async () => {
   let text = "";
   for (let start: number | undefined = 0; start !== undefined; ) {
     const part = await use("open_document", { id: "notes/seas.txt", start }, 500);
@@ -58,7 +58,7 @@ test("a long document comes in parts that make the whole", async () => {
   expect(text).toBe(corpus.open("notes/seas.txt")!.text);
 });
 
-test("what is not there is said in words", async () => {
+test("missing documents, words and fields are reported", async () => {
   expect(await use("open_document", { id: "none" })).toBe(
     "There is no document 'none'. Ids come from search_documents.",
   );

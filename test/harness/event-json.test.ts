@@ -12,7 +12,7 @@ import { readReport, storedEvents } from "../../src/harness/report.ts";
 import { beginRun } from "../../src/harness/run.ts";
 import { emptyUsage } from "../../src/harness/usage.ts";
 import { count } from "../support/fake-chat.ts";
-import { order } from "./agents.ts";
+import { runOptions } from "./agents.ts";
 
 let store: Store;
 beforeEach(() => {
@@ -34,7 +34,7 @@ test("events of an earlier version are read and written again without a differen
 });
 
 test("the report of a run that an earlier version stored has its costs", () => {
-  const run = beginRun(store, { ...order, id: "old", task: "Find the codes." }, count);
+  const run = beginRun(store, { ...runOptions, id: "old", task: "Find the codes." }, count);
   for (const body of oldBodies) run.journal.event(body.type, body);
   const report = readReport(store.database, "old");
   // The figures of the recording's own run-finished event.
@@ -63,7 +63,7 @@ test("new events are stored and exported under the earlier keys, and read under 
     { type: "compressor-finished", finishes: [whole] },
     { type: "run-finished", outcome: "answered", answer: "4", usage: emptyUsage },
   ];
-  const run = beginRun(store, { ...order, id: "new", task: "Go." }, count);
+  const run = beginRun(store, { ...runOptions, id: "new", task: "Go." }, count);
   for (const event of events) run.journal.event(event.type, eventToJson(event));
   expect([...storedEvents(store.database, "new")]).toEqual(events);
   const exported = [...exportRun(store.database, "new")].join("\n");

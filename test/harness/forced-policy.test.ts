@@ -1,5 +1,5 @@
-// The led agent: what each of its answers has to be, in which order of a task, and how it ends. A scripted model that
-// does the first thing it may shows whether it may do the right things only.
+// The forced policy: which calls each answer may make, in which order, and how the run ends. A scripted model
+// that always takes the first allowed call must solve the task.
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -13,7 +13,7 @@ import { beginRun, driveRun, isAnswered } from "../../src/harness/run.ts";
 import { readTool, writeTool } from "../../src/harness/tools/files.ts";
 import { Workspace } from "../../src/harness/tools/workspace.ts";
 import { count, type Line, ScriptedChat } from "../support/fake-chat.ts";
-import { order } from "./agents.ts";
+import { runOptions } from "./agents.ts";
 
 let folder: string;
 beforeEach(() => {
@@ -31,7 +31,7 @@ const names = ({ callable = [] }: ChatRequest) => callable.map(({ name }) => nam
 const choices = ({ callable = [] }: ChatRequest, tool: string, field: string) =>
   (callable.find(({ name }) => name === tool)?.parameters as Shape | undefined)?.properties[field]?.enum;
 
-/** Reads what is left to be read, compacts what it may when it must, and finishes when nothing is left to read. */
+/** Takes the first allowed call: reads, compacts when that is demanded, and finishes when no file remains. */
 function obedient(request: ChatRequest, turn: number): Line {
   if (request.fork) return { text: "Codes were read." };
   const say = (name: string, given: object): Line => ({
@@ -48,7 +48,7 @@ function obedient(request: ChatRequest, turn: number): Line {
 async function run(script: (request: ChatRequest, turn: number) => Line, window = 6500) {
   const store = new Store(":memory:");
   const chat = new ScriptedChat(script);
-  const settings = { ...order, window, maxTurns: 60, nudge: 0.5, force: true };
+  const settings = { ...runOptions, window, maxTurns: 60, nudge: 0.5, force: true };
   const begun = beginRun(store, { ...settings, task: "Read all." }, count);
   const workspace = new Workspace(folder);
   const events: AgentEvent[] = [];
@@ -61,16 +61,16 @@ async function run(script: (request: ChatRequest, turn: number) => Line, window 
   return { requests: chat.requests, result, events, store, conversation: begun.conversation };
 }
 
-describe("the led agent", () => {
-  test("reads each file once, compacts when the window is fuller than its share, and finishes", async () => {
+describe("the forced agent", () => {
+  test("reads each file once, compacts above its fraction of the window, and finishes", async () => {
     const { requests, result, events, store, conversation } = await run(obedient);
     expect(result).toMatchObject({ outcome: "answered", answer: "Nine codes." });
     const read = events.flatMap((event) =>
       event.type === "tool-called" && event.call.name === "read" ? [event.call.arguments] : [],
     );
-    expect(read).toEqual(Array.from({ length: 9 }, (_, place) => `{"path":"${place + 1}.txt"}`));
+    expect(read).toEqual(Array.from({ length: 9 }, (_, index) => `{"path":"${index + 1}.txt"}`));
     expect(conversation.archive.records.length).toBeGreaterThanOrEqual(2);
-    // Each compressor got a form, and no range a memory, while there was something else.
+    // Each compressor was given a form, and no range had a memory while other blocks were available.
     const forms = requests.filter(({ fork }) => fork);
     expect(forms.every(({ format }) => format?.type === "json_schema")).toBe(true);
     expect(
@@ -78,14 +78,14 @@ describe("the led agent", () => {
     ).toBe(true);
     expect(checkStore(store.database)).toEqual([]);
     expect(isAnswered(conversation)).toBe(true);
-    // Tools in the prompt never change, so that its beginning stays resident.
+    // The tools in the prompt never change, so that the cached prefix stays valid.
     expect(new Set(requests.map(({ tools }) => JSON.stringify(tools))).size).toBe(1);
     const agent = requests.filter(({ fork }) => !fork);
     expect(agent.every(({ toolChoice }) => toolChoice !== undefined)).toBe(true);
     store.close();
   });
 
-  test("may expand only what is archived, and finds its steps behind each request", async () => {
+  test("may expand only archived tags, and gets the list of its steps at the end of each request", async () => {
     const { requests, store } = await run(obedient);
     const work = requests.filter(({ toolChoice }) => toolChoice === "required");
     expect(names(work[0]!)).toEqual(["read"]);
@@ -97,7 +97,7 @@ describe("the led agent", () => {
     store.close();
   });
 
-  test("may expand each tag once, so that expanding and compacting comes to an end", async () => {
+  test("may expand each tag once, so that it cannot expand and compact for ever", async () => {
     const greedy = (request: ChatRequest, turn: number): Line => {
       const tag = choices(request, "expand_block", "tag")?.[0];
       if (request.fork || tag === undefined) return obedient(request, turn);
@@ -109,7 +109,7 @@ describe("the led agent", () => {
     store.close();
   });
 
-  test("is asked again after a refused compaction only when the window has filled further", async () => {
+  test("is asked again after a refused compaction only once the window is fuller", async () => {
     const stubborn = (request: ChatRequest, turn: number): Line => {
       if (request.fork) return { text: "", reason: "stop" };
       return obedient(request, turn);
@@ -122,7 +122,7 @@ describe("the led agent", () => {
     store.close();
   });
 
-  test("is named, and nobody is led who did not ask for it", () => {
+  test("is used only with nudge and force, and is named", () => {
     expect(policyOf({ harness: "pca", nudge: 0.5, force: true }).name).toBe("pca+force");
     expect(policyOf({ harness: "pca", nudge: 0.5 }).name).toBe("pca+nudge");
     expect(policyOf({ harness: "pca" })).toMatchObject({ name: "pca" });

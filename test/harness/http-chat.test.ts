@@ -16,7 +16,7 @@ async function eventsOf(chat: HttpChat, request: ChatRequest): Promise<ChatEvent
 const textOf = (events: readonly ChatEvent[]) =>
   events.map((event) => (event.type === "text-delta" ? event.text : "")).join("");
 
-describe("on our own server", () => {
+describe("HttpChat on a Pocket server", () => {
   let backend: ScriptedBackend;
   let app: ReturnType<typeof buildServer>;
   let chat: HttpChat;
@@ -50,7 +50,7 @@ describe("on our own server", () => {
     format: { type: "json_schema", schema: { type: "object" }, strict: true },
   };
 
-  test("a request arrives as it was sent, and the bill comes back", async () => {
+  test("the server gets the request unchanged and returns the cache usage", async () => {
     const events = await eventsOf(chat, request);
     expect(backend.asked[0]).toMatchObject(request);
     expect(textOf(events)).toBe("Hello 🌍!");
@@ -63,7 +63,7 @@ describe("on our own server", () => {
     });
   });
 
-  test("a refusal keeps its code and says its hint once", async () => {
+  test("a refusal keeps its code and has its hint once", async () => {
     backend.refusal = pocketError("CACHE_FULL", 1, 16, 9);
     await expect(eventsOf(chat, request)).rejects.toMatchObject({
       code: "CACHE_FULL",
@@ -71,7 +71,7 @@ describe("on our own server", () => {
     });
   });
 
-  test("a failure in the middle of an answer is thrown, not taken for its end", async () => {
+  test("a failure in the middle of an answer is thrown", async () => {
     backend.failure = { afterTokens: 2, error: pocketError("ENGINE_CLOSED") };
     await expect(eventsOf(chat, request)).rejects.toMatchObject({ code: "ENGINE_CLOSED" });
   });
@@ -89,7 +89,7 @@ describe("on our own server", () => {
   });
 });
 
-describe("on a server that is not ours", () => {
+describe("HttpChat on another server", () => {
   let server: Server;
   let status: number;
   let body: string;
@@ -99,7 +99,7 @@ describe("on a server that is not ours", () => {
     server = createServer((request, response) => {
       request.resume();
       response.writeHead(status, { "content-type": "text/event-stream" });
-      // In pieces that split lines and characters.
+      // Chunks of 7 bytes split lines and characters.
       const bytes = Buffer.from(body);
       for (let start = 0; start < bytes.length; start += 7) response.write(bytes.subarray(start, start + 7));
       response.end();
@@ -116,7 +116,7 @@ describe("on a server that is not ours", () => {
     choices: [{ delta, finish_reason }],
   });
 
-  test("tool calls come in fragments, several at once, and are put together", async () => {
+  test("fragments of several tool calls are joined", async () => {
     const part = (index: number, id: string | undefined, name: string | undefined, text: string) =>
       delta({ tool_calls: [{ index, id, function: { name, arguments: text } }] });
     body = `: hi\n\n${lines(
@@ -144,7 +144,7 @@ describe("on a server that is not ours", () => {
     ]);
   });
 
-  test("an answer without usage, without [DONE] and with Windows line ends is still one", async () => {
+  test("an answer without usage, without [DONE] and with Windows line ends is accepted", async () => {
     body = lines(delta({ content: "Grüße" }), delta({}, "stop")).replaceAll("\n", "\r\n");
     const events = await eventsOf(chat, hello);
     expect(textOf(events)).toBe("Grüße");
@@ -167,7 +167,7 @@ describe("on a server that is not ours", () => {
       404,
       /404: no such model/,
     ],
-  ])("one that %s has failed", async (_, text, code, sentence) => {
+  ])("a server that %s is reported as failed", async (_, text, code, sentence) => {
     [body, status] = [text, code];
     await expect(eventsOf(chat, hello)).rejects.toMatchObject({
       code: "SERVER_FAILED",
@@ -175,14 +175,14 @@ describe("on a server that is not ours", () => {
     });
   });
 
-  test("a prompt that is too long is told by OpenAI's own code", async () => {
+  test("OpenAI's error code for a prompt that is too long is recognized", async () => {
     [body, status] = ['{"error":{"message":"too long","code":"context_length_exceeded"}}', 400];
     await expect(eventsOf(chat, hello)).rejects.toMatchObject({ code: "CONTEXT_LENGTH_EXCEEDED" });
   });
 
-  test("nobody listening is said with the cause", async () => {
-    const nobody = new HttpChat({ baseUrl: "http://127.0.0.1:9/v1", model: "m" });
-    await expect(eventsOf(nobody, hello)).rejects.toThrow(
+  test("a refused connection is reported with its cause", async () => {
+    const unreachable = new HttpChat({ baseUrl: "http://127.0.0.1:9/v1", model: "m" });
+    await expect(eventsOf(unreachable, hello)).rejects.toThrow(
       /http:\/\/127\.0\.0\.1:9\/v1 failed: .*(ECONNREFUSED|bad port)/,
     );
   });

@@ -15,7 +15,7 @@ const call = (name: string, given: object, id = name): ToolCall => ({
   arguments: JSON.stringify(given),
 });
 
-/** Gives `size` characters. */
+/** Returns `size` characters. */
 const read: AgentTool = {
   spec: { name: "read", description: "Reads." },
   run: async (json) => `${json} ${"x".repeat(JSON.parse(json).size)}`,
@@ -68,7 +68,7 @@ describe("the loop", () => {
     ]);
   });
 
-  test("does not give the same result of the same call twice in a row, and says what to do", async () => {
+  test("does not return the same result of the same call twice in a row, and says what to do", async () => {
     const again = { calls: [call("read", { size: 9 })] };
     const { chat, loop } = agent([again, again, again, reads(5)(), again, { text: "Done." }]);
     await loop.run();
@@ -110,13 +110,13 @@ describe("the loop", () => {
     ]);
   });
 
-  test("demands the final answer when two answers in a row are of no use", async () => {
+  test("demands the final answer after two unusable answers in a row", async () => {
     const { chat, loop } = agent([{ text: "" }, { text: "" }, { text: "Perhaps 4." }]);
     expect(await loop.run()).toMatchObject({ outcome: "forced", answer: "Perhaps 4." });
     expect(last(chat.requests[2])).toEqual(finalNotice);
   });
 
-  test("demands the final answer in the last turn, and runs no call of it", async () => {
+  test("demands the final answer in the last turn, and does not run its calls", async () => {
     const { chat, loop, conversation } = agent(reads(10), { limits: limitsOf(100_000, { maxTurns: 4 }) });
     expect(await loop.run()).toMatchObject({ outcome: "forced", answer: "I read." });
     expect(chat.requests).toHaveLength(4);
@@ -136,7 +136,7 @@ describe("the loop", () => {
     expect(Math.max(...sizes)).toBeLessThanOrEqual(5000);
   });
 
-  test("does not add a result that the window cannot take", async () => {
+  test("does not add a result that does not fit in the window", async () => {
     const { chat, loop } = agent([reads(9000)(), { text: "Too large." }], { limits: limitsOf(5000) });
     expect((await loop.run()).outcome).toBe("answered");
     expect(last(chat.requests[1]).content).toMatch(
@@ -150,7 +150,7 @@ describe("the loop", () => {
     expect(await loop.run()).toMatchObject({ outcome: "overflow", answer: "I think it is 4." });
   });
 
-  test("rejects with other errors, and goes on from the whole exchanges when it is run again", async () => {
+  test("rejects with other errors, and continues from the complete exchanges when it is run again", async () => {
     const { conversation, loop } = agent([reads(10)(), { error: pocketError("ENGINE_CLOSED") }]);
     await expect(loop.run()).rejects.toThrow("The engine is closed.");
     expect(conversation.history.blocks.map(({ id }) => id)).toEqual(["r001", "b001"]);
@@ -159,7 +159,7 @@ describe("the loop", () => {
     expect(again.chat.requests[0]!.messages).toHaveLength(4);
   });
 
-  test("stops when its signal does, in the middle of a tool, without half an exchange", async () => {
+  test("stops on abort during a tool call, without an incomplete exchange", async () => {
     const controller = new AbortController();
     const slow: AgentTool = {
       spec: { name: "slow" },
@@ -181,7 +181,7 @@ describe("the Pocket Context Agent", () => {
   const isCompressor = ({ messages }: ChatRequest) =>
     messages.at(-1)!.content.startsWith("Summarize, in your own words");
 
-  /** Answers of the agent in order; the compressor says what it is told. */
+  /** The agent answers with `lines` in order, the compressor with `summary`. */
   function pca(lines: readonly Line[], options: Partial<AgentOptions> = {}, summary = "What was read.") {
     let turn = 0;
     const script = (request: ChatRequest): Line =>
@@ -191,7 +191,7 @@ describe("the Pocket Context Agent", () => {
 
   const three = [reads(500)(), reads(500)(), reads(500)()];
 
-  test("sees the catalog behind every request, and it is never stored", async () => {
+  test("gets the catalog at the end of every request, and it is never stored", async () => {
     const { chat, conversation, loop } = pca(three);
     await loop.run();
     expect(chat.requests).toHaveLength(4);
@@ -210,14 +210,14 @@ describe("the Pocket Context Agent", () => {
     ]);
   });
 
-  test("compacts while it works: the next request has the memory where the range was", async () => {
+  test("compacts during a run: the next request has the memory at the position of the range", async () => {
     const { chat, events, loop } = pca([
       ...three,
       { calls: [call("compact_block", { start: "b001", end: "b002" })] },
     ]);
     const { usage } = await loop.run();
     const [compressor, next] = chat.requests.slice(-2) as [ChatRequest, ChatRequest];
-    // It reads what the agent had read through b002, with the same tools in front.
+    // The compressor gets the agent's messages through b002, with the same tools.
     expect(compressor.messages.slice(0, -1)).toEqual(chat.requests[2]!.messages.slice(0, -1));
     expect(compressor.tools).toEqual(next.tools);
     expect(next.messages.map(({ role }) => role)).toEqual([
@@ -233,7 +233,7 @@ describe("the Pocket Context Agent", () => {
     expect(usage.compressor.promptTokens).toBeGreaterThan(1000);
   });
 
-  test("leaves its session to the agent: the compressor asks on a fork of it", async () => {
+  test("calls the compressor on a fork of the agent's session", async () => {
     const lines = [...three, { calls: [call("compact_block", { start: "b001", end: "b002" })] }];
     const { chat, loop } = pca(lines, { answer: { session: "agent", temperature: 0 } });
     await loop.run();
@@ -243,7 +243,7 @@ describe("the Pocket Context Agent", () => {
     expect(chat.requests.every(({ temperature }) => temperature === 0)).toBe(true);
   });
 
-  test("expands: the copies follow the exchange that asked for them", async () => {
+  test("expands: the copies follow the exchange with the call", async () => {
     const { chat, conversation, loop } = pca([
       ...three,
       { calls: [call("compact_block", { start: "b001", end: "b002" })] },
@@ -280,13 +280,13 @@ describe("the Pocket Context Agent", () => {
     ]);
   });
 
-  test("outlives a window in which ReAct has to stop", async () => {
+  test("answers in a window in which ReAct is forced to stop", async () => {
     const limits = limitsOf(6000);
     const steps = Array.from({ length: 14 }, reads(500));
     const plain = agent(Object.assign([...steps, { text: "Done." }]), { limits });
     expect((await plain.loop.run()).outcome).toBe("forced");
 
-    // Compacts everything it may whenever the catalog says that half of the window is in use.
+    // Compacts the whole catalog whenever half of the window is in use.
     let left = steps.length;
     const script = (request: ChatRequest): Line => {
       if (isCompressor(request)) return { text: "What was read." };

@@ -1,12 +1,12 @@
-// An MCP server as a program: a file that a test writes and has started, with one tool without arguments.
+// Writes an MCP server with one tool without arguments, for tests that start it as a program.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { packageRoot } from "../../src/cli/package-root.ts";
 
 /**
- * Writes `<folder>/<name>.mjs`, whose tool gives `expression`, evaluated in the program. Returns what
- * `openMcpServers` takes for it.
+ * Writes `<folder>/<name>.mjs`, whose tool returns the value of `expression`. Returns the text for
+ * `openMcpServers`.
  */
 export function mcpProgram(folder: string, name: string, tool: string, expression: string): string {
   const sdk = pathToFileURL(

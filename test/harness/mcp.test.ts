@@ -1,4 +1,4 @@
-// MCP servers as a source of tools: one in this process, one as a program, and those that cannot be used.
+// MCP servers as a source of tools: one in this process, one as a program, and invalid ones.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -10,7 +10,7 @@ import { runTool } from "../../src/harness/tool.ts";
 import { connectMcp, openMcpServers, parseMcpServer } from "../../src/harness/tools/mcp.ts";
 import { mcpProgram } from "./mcp-program.ts";
 
-async function connected(most = 1000) {
+async function connected(maxCharacters = 1000) {
   const server = new McpServer({ name: "sums", version: "1" });
   server.registerTool(
     "add",
@@ -30,13 +30,13 @@ async function connected(most = 1000) {
   }));
   const [near, far] = InMemoryTransport.createLinkedPair();
   await server.connect(far);
-  return connectMcp("sums", near, most);
+  return connectMcp("sums", near, maxCharacters);
 }
 
 const use = (tools: Awaited<ReturnType<typeof connected>>["tools"], name: string, json: string) =>
   runTool(tools, { id: "1", name, arguments: json }, new AbortController().signal);
 
-test("tools carry the server's name and schema, and give their text", async () => {
+test("tools have the name of the server and its schema, and return text", async () => {
   const { tools, close } = await connected();
   expect(tools.map(({ spec }) => spec.name)).toEqual(["sums_add", "sums_fail_loudly", "sums_draw"]);
   expect(tools[0]!.spec).toMatchObject({ description: "Adds.", parameters: { required: ["a", "b"] } });
@@ -50,7 +50,7 @@ test("tools carry the server's name and schema, and give their text", async () =
   await close();
 });
 
-test("a program is started, used and ended", async () => {
+test("a program is started without keys in its environment, used and ended", async () => {
   const folder = mkdtempSync(join(tmpdir(), "pocket-mcp-"));
   const program = mcpProgram(folder, "env", "key", "String(process.env.OPENAI_API_KEY)");
   process.env.OPENAI_API_KEY = "sk-secret";
@@ -64,7 +64,7 @@ test("a program is started, used and ended", async () => {
   }
 });
 
-test("what cannot be used is said by its name", async () => {
+test("a server that cannot be used is named in the error", async () => {
   await expect(openMcpServers(["gone=/none/such"], 1000)).rejects.toMatchObject({ code: "MCP_FAILED" });
   await expect(openMcpServers(["web=http://127.0.0.1:1/mcp"], 1000)).rejects.toThrow("The MCP server 'web'");
   for (const text of ["", "x", "a b=c", "=c", "x="])

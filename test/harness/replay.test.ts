@@ -1,5 +1,5 @@
-// What recorded runs cost under each policy: the replay makes the very prompts of the run, and the numbers of the
-// article's comparison (peak input, tokens computed) come out of it.
+// Costs of recorded runs under each policy: a replay has the same prompts as the run, and gives the numbers
+// of the article's comparison (peak input, tokens computed).
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
@@ -28,7 +28,7 @@ const habits: readonly (readonly [string, Habit])[] = [
 ];
 
 describe.each(habits)("a recorded run of %s", (_name, habit) => {
-  test("replays with the prompts that it had, and costs less than under ReAct", async () => {
+  test("replays with the same prompts, and costs less than under ReAct", async () => {
     const { text, requests } = await record(habit);
     const recording = readRecording("run.jsonl", text);
     const pca = await replay(recording, "pca", count);
@@ -36,7 +36,7 @@ describe.each(habits)("a recorded run of %s", (_name, habit) => {
     console.log(`${_name}: ${JSON.stringify({ pca, react })}`);
 
     const agent = requests.filter(({ fork }) => !fork);
-    // The replay's window is so large that the catalog names another one.
+    // The window of a replay is larger, and the catalog names it.
     const renamed = (message: Message): Message => {
       const content = message.content.replace(
         /of 100,000 tokens are in use \(\d+ %\)/,
@@ -64,11 +64,11 @@ describe.each(habits)("a recorded run of %s", (_name, habit) => {
 
 const recordings = join(import.meta.dirname, "recordings");
 
-// No claim about peaks: a replay has an endless window, so an expand that was refused for its size is carried out.
+// Peaks are not compared: the window of a replay is unlimited, so it runs expansions that the run refused.
 describe.each(readdirSync(recordings).filter((name) => name.endsWith(".jsonl")))(
   "the real run %s",
   (name) => {
-    test("replays to its end with its compactions, and suffix reuse computes less than prefix reuse", async () => {
+    test("replays completely, and suffix reuse computes less than prefix reuse", async () => {
       const recording = readRecording(name, readFileSync(join(recordings, name), "utf8"));
       const pca = await replay(recording, "pca", count);
       const react = await replay(recording, "react", count);
@@ -87,10 +87,10 @@ test("under ReAct each message is computed once", async () => {
   const { text } = await record({ turns: 20, size: () => 300 });
   const recording = readRecording("run.jsonl", text);
   const { computed, peakInput } = await replay(recording, "react", count);
-  const said = recording.steps.flatMap((step) => (step.kind === "turn" ? [step.message] : []));
-  // What the agent said was made by generating it, the last answer is in no prompt.
-  const spoken = said.slice(0, -1).reduce((sum, message) => sum + count(message), 0);
-  expect(computed).toBe(peakInput - spoken);
+  const answers = recording.steps.flatMap((step) => (step.kind === "turn" ? [step.message] : []));
+  // Answers were generated, not computed as prompt; the last answer is in no prompt.
+  const generated = answers.slice(0, -1).reduce((sum, message) => sum + count(message), 0);
+  expect(computed).toBe(peakInput - generated);
 });
 
 test.each([
@@ -101,26 +101,26 @@ test.each([
   expect(() => readRecording("x.jsonl", text)).toThrow(why);
 });
 
-test("a ledger's bill adds up, and agrees with a dumber count on lists of different messages", () => {
+test("the cache simulator's usage adds up and agrees with brute force on lists of different messages", () => {
   const lists = fc.uniqueArray(fc.integer({ min: 0, max: 12 }), { maxLength: 8 });
   fc.assert(
     fc.property(lists, lists, (first, second) => {
       const message = (number: number): Message => ({ role: "user", content: "x".repeat(number) });
-      const ledger = new CacheSimulator(count);
-      ledger.cost({ messages: first.map(message), session: "s" });
-      const { promptTokens, cacheUsage } = ledger.cost({ messages: second.map(message), session: "s" });
+      const simulator = new CacheSimulator(count);
+      simulator.cost({ messages: first.map(message), session: "s" });
+      const { promptTokens, cacheUsage } = simulator.cost({ messages: second.map(message), session: "s" });
       expect(cacheUsage.kept + cacheUsage.relocated + cacheUsage.computed).toBe(promptTokens);
       let prefix = 0;
       while (prefix < second.length && first[prefix] === second[prefix]) prefix++;
       const tokens = (numbers: readonly number[]) => numbers.reduce((sum, number) => sum + 10 + number, 0);
       expect(cacheUsage.kept).toBe(tokens(second.slice(0, prefix)));
-      // Every subset of what follows that is in both in order; the best of them is what survives.
+      // Try every subset of the rest; the largest one that is in `first` in the same order is relocated.
       const rest = second.slice(prefix);
       let best = 0;
       for (let mask = 0; mask < 1 << rest.length; mask++) {
-        const chosen = rest.filter((_, place) => mask & (1 << place));
-        const places = chosen.map((number) => first.indexOf(number, prefix));
-        const isOrdered = places.every((place, at) => place >= 0 && (at === 0 || place > places[at - 1]!));
+        const chosen = rest.filter((_, index) => mask & (1 << index));
+        const indices = chosen.map((number) => first.indexOf(number, prefix));
+        const isOrdered = indices.every((index, at) => index >= 0 && (at === 0 || index > indices[at - 1]!));
         if (isOrdered) best = Math.max(best, tokens(chosen));
       }
       expect(cacheUsage.relocated).toBe(best);

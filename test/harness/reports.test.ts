@@ -1,11 +1,11 @@
-// The workspace of the agent benchmark: that it is what it says, and that its grader cannot be talked into points.
+// The workspace of the agent benchmark: its content, and that its grader counts only correct answers.
 import { expect, test } from "vitest";
 import { reportsOf, rightOnes, taskOf } from "../../bench/agent/reports.ts";
 import { resultCharacters } from "../../src/harness/tools/toolset.ts";
 
 const reports = reportsOf(7);
 
-test("reports are the same for the same seed, each with its code once, and one read shows all of one", () => {
+test("reports depend only on the seed, have their code once, and fit in one read", () => {
   expect(reportsOf(7)).toEqual(reports);
   expect(reportsOf(8)).not.toEqual(reports);
   expect(new Set(reports.map(({ code }) => code)).size).toBe(12);
@@ -16,7 +16,7 @@ test("reports are the same for the same seed, each with its code once, and one r
   }
 });
 
-test("the task names every file and gives no code away", () => {
+test("the task names every file and contains no code", () => {
   const task = taskOf(reports);
   for (const { path, code } of reports) {
     expect(task).toContain(path);
@@ -24,7 +24,7 @@ test("the task names every file and gives no code away", () => {
   }
 });
 
-test("a station is right with its own code and no other in its line", () => {
+test("a station counts only with its own code and no other in its line", () => {
   const lines = reports.map(({ station, code }) => `${station} ${code}`);
   expect(rightOnes(reports, lines.join("\n"))).toHaveLength(12);
   expect(rightOnes(reports, "")).toEqual([]);

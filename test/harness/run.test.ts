@@ -1,4 +1,4 @@
-// A stored run from its beginning to its answer, through interruptions; and the nudge, which is ours.
+// A stored run from its beginning to its answer, through interruptions; and the nudge.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -10,7 +10,7 @@ import type { AgentEvent } from "../../src/harness/events.ts";
 import { readReport, storedEvents } from "../../src/harness/report.ts";
 import { beginRun, driveRun, resumeRun } from "../../src/harness/run.ts";
 import { count, type Line, type Script, ScriptedChat } from "../support/fake-chat.ts";
-import { agentOf, order, read } from "./agents.ts";
+import { agentOf, read, runOptions } from "./agents.ts";
 
 let folder: string;
 let store: Store;
@@ -34,8 +34,8 @@ const drive = (
   return { chat, done: driveRun(run, { chat, tools: [read], signal, ...(onEvent && { onEvent }) }) };
 };
 
-test("a run is on disk with its events, its bill and its answer", async () => {
-  const run = beginRun(store, { ...order, task: "Read\n everything." }, count);
+test("a run is stored with its events, its costs and its answer", async () => {
+  const run = beginRun(store, { ...runOptions, task: "Read\n everything." }, count);
   const habit = { turns: 12, size: () => 300, compacts: { at: 4, blocks: 3, from: "front" as const } };
   const live: AgentEvent[] = [];
   const { chat, done } = drive(run, agentOf(habit), never, (event) => live.push(event));
@@ -59,13 +59,13 @@ test("a run is on disk with its events, its bill and its answer", async () => {
   expect(checkStore(store.database)).toEqual([]);
 });
 
-test("an interrupted run goes on where it was, and ends as one that was not interrupted", async () => {
-  const whole = beginRun(store, { ...order, id: "whole", task: "Go." }, count);
+test("an interrupted run continues, and ends like one that was not interrupted", async () => {
+  const whole = beginRun(store, { ...runOptions, id: "whole", task: "Go." }, count);
   const habit = { turns: 8, size: () => 100 };
   await drive(whole, agentOf(habit)).done;
 
   const agent = agentOf(habit);
-  const first = beginRun(store, { ...order, id: "broken", task: "Go." }, count);
+  const first = beginRun(store, { ...runOptions, id: "broken", task: "Go." }, count);
   const controller = new AbortController();
   const { done } = drive(first, agent, controller.signal, (event) => {
     if (event.type === "block-appended" && event.block === "b004")
@@ -81,8 +81,8 @@ test("an interrupted run goes on where it was, and ends as one that was not inte
   expect(readReport(store.database, "broken").outcome).toBe("answered");
 });
 
-test("a run that was answered takes one more request, and nothing else", async () => {
-  await drive(beginRun(store, { ...order, id: "run", task: "2 + 2?" }, count), [{ text: "4" }]).done;
+test("an answered run can be resumed only with one more request", async () => {
+  await drive(beginRun(store, { ...runOptions, id: "run", task: "2 + 2?" }, count), [{ text: "4" }]).done;
   expect(() => resumeRun(store, "run", count)).toThrow("has its answer already");
   const { chat, done } = drive(resumeRun(store, "run", count, "And 3 + 3?"), [{ text: "6" }]);
   expect((await done).answer).toBe("6");
@@ -91,8 +91,8 @@ test("a run that was answered takes one more request, and nothing else", async (
   );
 });
 
-test("a failure of the server ends the run so that it can be resumed", async () => {
-  const run = beginRun(store, { ...order, id: "run", task: "Go." }, count);
+test("a run that a server failure ended can be resumed", async () => {
+  const run = beginRun(store, { ...runOptions, id: "run", task: "Go." }, count);
   await expect(drive(run, [{ error: pocketError("ENGINE_CLOSED") }]).done).rejects.toMatchObject({
     code: "ENGINE_CLOSED",
   });
@@ -103,14 +103,14 @@ test("a failure of the server ends the run so that it can be resumed", async () 
   expect((await drive(resumeRun(store, "run", count), [{ text: "Done." }]).done).answer).toBe("Done.");
 });
 
-test("settings of another program are refused by their field", () => {
+test("invalid settings are refused with the name of the field", () => {
   store.create({ id: "alien", title: "", settings: { harness: "x" }, instructions: [] }, count);
   expect(() => resumeRun(store, "alien", count)).toThrow("its settings: harness:");
 });
 
-test("both policies are told the same, and Pocket Context its own on top", () => {
+test("both policies have the same instructions, and Pocket Context adds its own", () => {
   const prompt = (harness: "pca" | "react") =>
-    beginRun(store, { ...order, harness, id: harness, task: "Go." }, count).conversation.history
+    beginRun(store, { ...runOptions, harness, id: harness, task: "Go." }, count).conversation.history
       .instructions[0]!.content;
   expect(prompt("pca").startsWith(`${prompt("react")}\n`)).toBe(true);
 });
@@ -122,7 +122,7 @@ describe("the nudge", () => {
     answer: (asked: boolean, turn: number) => Line,
     window = 4000,
   ) {
-    const settings = { ...order, window, ...(nudge === undefined ? {} : { nudge }) };
+    const settings = { ...runOptions, window, ...(nudge === undefined ? {} : { nudge }) };
     const script: Script = (request, turn) => {
       if (request.fork) return { text: "Short." };
       return turn > 30 ? { text: "Done." } : answer(asks(request.messages.at(-1)!), turn);
@@ -138,20 +138,20 @@ describe("the nudge", () => {
     expect(requests.some(({ messages }) => messages.some(asks))).toBe(false);
   });
 
-  test("asks once, from its share of the window on, and is not stored", async () => {
+  test("asks once, from its fraction of the window on, and is not stored", async () => {
     const requests = await requestsOf(0.5, () => reads, 12_000);
     const asked = requests.filter(({ messages }) => messages.some(asks));
     expect(asked).toHaveLength(1);
     const trailer = asked[0]!.messages.at(-1)!.content;
     expect(Number(/context is (\d+) % full/.exec(trailer)![1])).toBeGreaterThanOrEqual(50);
-    // The catalog is not shown before, and always after.
+    // Requests before it have no catalog, and all requests after it have one.
     const hasCatalog = requests.map(({ messages }) =>
       messages.at(-1)!.content.startsWith("[context catalog]"),
     );
-    const place = requests.indexOf(asked[0]!);
-    expect(hasCatalog.indexOf(true)).toBe(place);
-    expect(requests[place - 1]!.messages.at(-1)!.role).toBe("tool");
-    expect(hasCatalog[place + 1]).toBe(true);
+    const index = requests.indexOf(asked[0]!);
+    expect(hasCatalog.indexOf(true)).toBe(index);
+    expect(requests[index - 1]!.messages.at(-1)!.role).toBe("tool");
+    expect(hasCatalog[index + 1]).toBe(true);
   });
 
   test("asks again after a compaction, with a call that works", async () => {

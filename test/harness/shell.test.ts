@@ -1,5 +1,5 @@
-// The shell of an agent: bounded in time and output, nothing left running, no secrets, no network where the system
-// allows that.
+// The shell tool: time and output are limited, no process stays, no keys are passed on, and there is no
+// network if the system allows that.
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -35,7 +35,7 @@ describe.each(kinds)("under %s", (kind: SandboxKind) => {
     );
   };
 
-  test("gives output of both kinds, and the status of what failed", async () => {
+  test("returns stdout and stderr, and the exit status of a failure", async () => {
     expect(await shell("echo a; echo b >&2")).toMatch(/^(a\nb|b\na)$/);
     expect(await shell("echo no; exit 3")).toBe("no\n(exit status 3)");
     expect(await shell("true")).toBe("(no output, exit status 0)");
@@ -50,7 +50,7 @@ describe.each(kinds)("under %s", (kind: SandboxKind) => {
     expect(text).toMatch(/^1\n2\n[\s\S]*characters left out[\s\S]*\n20000$/);
   });
 
-  test("ends at the time limit, with everything it started", async () => {
+  test("ends at the time limit with all its processes", async () => {
     const startMs = performance.now();
     expect(await shell("(sleep 1.5; touch late.txt) & sleep 30", 1)).toBe(
       "(no output, ended after 1 seconds, the time limit)",
@@ -60,19 +60,19 @@ describe.each(kinds)("under %s", (kind: SandboxKind) => {
     expect(existsSync(join(folder, "late.txt"))).toBe(false);
   });
 
-  test("does not wait for what it left in the background, and ends it", async () => {
+  test("does not wait for background processes, and ends them", async () => {
     expect(await shell("(sleep 0.8; touch orphan.txt) & echo done")).toBe("done");
     await sleep(900);
     expect(existsSync(join(folder, "orphan.txt"))).toBe(false);
   });
 
-  test("an end of the run ends it", async () => {
+  test("an abort ends it", async () => {
     const controller = new AbortController();
     setTimeout(() => controller.abort(new Error("the user left")), 200);
     await expect(shell("sleep 30", 30, controller.signal)).rejects.toThrow("the user left");
   });
 
-  test("does not know the keys of who started it", async () => {
+  test("gets no keys from the environment", async () => {
     process.env.OPENAI_API_KEY = "sk-secret";
     try {
       expect(await shell("env")).not.toContain("sk-secret");
@@ -94,17 +94,17 @@ test("without a sandbox there is a warning", () => {
   expect(findSandbox(["none"]).warning).toContain("can use the network");
 });
 
-test("text in pieces is cut as text at once", () => {
+test("text in pieces is cut like whole text", () => {
   fc.assert(
     fc.property(
       fc.array(fc.string({ unit: "binary", maxLength: 30 }), { maxLength: 20 }),
       fc.integer({ min: 2, max: 80 }),
-      (parts, most) => {
-        const pieces = new Excerpt(most);
+      (parts, maxCharacters) => {
+        const pieces = new Excerpt(maxCharacters);
         for (const part of parts) pieces.push(part);
         const whole = parts.join("");
-        // An odd limit leaves one character that only text at once can keep.
-        if (whole.length !== most) expect(pieces.text).toBe(excerpt(whole, most));
+        // With an odd limit only whole text of exactly that length is kept uncut.
+        if (whole.length !== maxCharacters) expect(pieces.text).toBe(excerpt(whole, maxCharacters));
       },
     ),
   );

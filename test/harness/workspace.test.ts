@@ -1,4 +1,4 @@
-// The workspace's tools: what they give, what they refuse, and that nothing a model writes leads out of the folder.
+// The tools of the workspace: what they return and refuse, and that no path leads out of the folder.
 import {
   existsSync,
   mkdirSync,
@@ -35,19 +35,19 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(outside, { recursive: true }));
 
-const tools = (most = 4000) => [
-  readTool(workspace, most),
-  listTool(workspace, most),
-  searchTool(workspace, { maxCharacters: most, ripgrep: null, limitMs: 1000 }),
+const tools = (maxCharacters = 4000) => [
+  readTool(workspace, maxCharacters),
+  listTool(workspace, maxCharacters),
+  searchTool(workspace, { maxCharacters: maxCharacters, ripgrep: null, limitMs: 1000 }),
   editTool(workspace),
   writeTool(workspace),
 ];
-const use = (name: string, given: object | string, most?: number) => {
+const use = (name: string, given: object | string, maxCharacters?: number) => {
   const json = typeof given === "string" ? given : JSON.stringify(given);
-  return runTool(tools(most), { id: "1", name, arguments: json }, new AbortController().signal);
+  return runTool(tools(maxCharacters), { id: "1", name, arguments: json }, new AbortController().signal);
 };
 
-describe("the fence", () => {
+describe("the workspace", () => {
   beforeEach(() => {
     symlinkSync(outside, join(folder, "up"));
     symlinkSync(join(outside, "secret.txt"), join(folder, "secret"));
@@ -81,13 +81,13 @@ describe("the fence", () => {
     expect(["new.txt", "made-later.txt", "x"].filter((name) => existsSync(join(outside, name)))).toEqual([]);
   });
 
-  test("follows links that stay inside, and names those that do not without entering them", async () => {
+  test("follows links that stay inside, and lists others without following them", async () => {
     expect(await use("read", { path: "inside/b.py" })).toContain("def total");
     expect(await use("list", { depth: 3 })).toMatch(/^up \(link\)$/m);
     expect(await use("search", { pattern: "secret" })).toBe("Nothing in . matches secret.");
   });
 
-  test("no path of any parts leads out", () => {
+  test("no combination of path parts leads out", () => {
     const part = fc.constantFrom("..", ".", "src", "up", "inside", "secret", "a.txt", "", "/", "new");
     fc.assert(
       fc.property(fc.array(part, { maxLength: 8 }), fc.boolean(), (parts, absolute) => {
@@ -103,21 +103,21 @@ describe("the fence", () => {
     );
   });
 
-  test("a workspace that is no folder is refused at the start", () => {
+  test("a workspace that is not a folder is refused", () => {
     expect(() => new Workspace(join(folder, "none"))).toThrow("is not there");
     expect(() => new Workspace(join(folder, "a.txt"))).toThrow("is not a folder");
   });
 });
 
 describe("read", () => {
-  test("numbers the lines and begins where it was asked to", async () => {
+  test("numbers the lines and begins at the given line", async () => {
     expect(await use("read", { path: "a.txt" })).toBe("1\tone\n2\ttwo\n3\tthree");
     expect(await use("read", { path: "a.txt", start: "2" })).toBe(
       "2\ttwo\n3\tthree\n(lines 2 to 3 of 3 in a.txt)",
     );
   });
 
-  test("says which files are in a folder, by the paths to give", async () => {
+  test("lists the files of a folder by the paths that it takes", async () => {
     mkdirSync(join(folder, "many"));
     for (let number = 10; number < 35; number++) writeFileSync(join(folder, `many/${number}.txt`), "x");
     const text = await use("read", { path: "many/" });
@@ -125,8 +125,8 @@ describe("read", () => {
     expect(text).toContain("many/29.txt, and 5 more.");
   });
 
-  test("parts that go on where the last one ended give every line once", async () => {
-    const lines = Array.from({ length: 500 }, (_, place) => `line ${place} ${"x".repeat(place % 90)}`);
+  test("consecutive parts have every line once", async () => {
+    const lines = Array.from({ length: 500 }, (_, index) => `line ${index} ${"x".repeat(index % 90)}`);
     writeFileSync(join(folder, "long.txt"), lines.join("\n"));
     const seen: string[] = [];
     for (let start: number | undefined = 1; start; ) {
@@ -147,18 +147,18 @@ describe("read", () => {
     [{ file: "a.txt" }, "There is no argument file"],
     [{}, "path is missing"],
     ["{path", "are not JSON"],
-  ])("refuses %j in words", async (given, sentence) => {
+  ])("refuses %j with a sentence", async (given, sentence) => {
     expect(await use("read", given)).toContain(sentence);
   });
 
-  test("refuses what is no text", async () => {
+  test("refuses a binary file", async () => {
     writeFileSync(join(folder, "x.bin"), Buffer.from([1, 0, 2]));
     expect(await use("read", { path: "x.bin" })).toBe("x.bin is not a text file.");
   });
 });
 
 describe("edit and write", () => {
-  test("edit replaces the one place, dollars and all, and keeps the file's mode", async () => {
+  test("edit replaces the only occurrence literally and keeps the mode of the file", async () => {
     writeFileSync(join(folder, "run.sh"), "#!/bin/sh\necho a\n", { mode: 0o755 });
     expect(await use("edit", { path: "run.sh", old: "echo a", new: "echo $& $1" })).toBe(
       "Edited run.sh at line 2.",
@@ -176,12 +176,12 @@ describe("edit and write", () => {
     expect(readFileSync(join(folder, "a.txt"), "utf8")).toBe("one\ntwo\nthree\n");
   });
 
-  test("places that overlap are two places", async () => {
+  test("overlapping occurrences count as two", async () => {
     writeFileSync(join(folder, "c.txt"), "aaa");
     expect(await use("edit", { path: "c.txt", old: "aa", new: "b" })).toContain("occurs 2 times");
   });
 
-  test("write makes folders, replaces files, leaves nothing beside them", async () => {
+  test("write makes folders, replaces files and leaves no temporary file", async () => {
     expect(await use("write", { path: "new/deep/x.txt", content: "a\nb\n" })).toBe(
       "Wrote new/deep/x.txt: 2 lines.",
     );
@@ -197,20 +197,20 @@ describe("edit and write", () => {
 });
 
 describe("search", () => {
-  test("gives path, line and text of every match", async () => {
+  test("returns path, line and text of every match", async () => {
     expect(await use("search", { pattern: "tot.l\\(" })).toBe(
       "src/b.py:1: def total(x):\nsrc/b.py:4: total(2)",
     );
     expect(await use("search", { pattern: "^t", path: "a.txt" })).toBe("a.txt:2: two\na.txt:3: three");
   });
 
-  test("refuses what is no expression, and ends one that never would", async () => {
+  test("refuses an invalid expression, and stops one that never ends", async () => {
     expect(await use("search", { pattern: "(" })).toContain("no regular expression");
     writeFileSync(join(folder, "evil.txt"), `${"a".repeat(40)}!`);
     expect(await use("search", { pattern: "^(a+)+$" })).toContain("took longer than");
   }, 20_000);
 
-  test("is cut at its size and says so", async () => {
+  test("is cut at its maximum size, and says so", async () => {
     writeFileSync(join(folder, "many.txt"), "match\n".repeat(2000));
     const text = await use("search", { pattern: "match" }, 500);
     expect(text.length).toBeLessThan(700);
@@ -219,7 +219,7 @@ describe("search", () => {
 
   const ripgrep = installed("rg");
   test.skipIf(ripgrep === null)(
-    ripgrep ? "says the same by ripgrep" : "says the same by ripgrep (skipped: rg is not installed)",
+    ripgrep ? "ripgrep gives the same rows" : "ripgrep gives the same rows (skipped: rg is not installed)",
     async () => {
       for (const given of [{ pattern: "tot.l\\(" }, { pattern: "^t", path: "a.txt" }, { pattern: "none" }]) {
         const call = { id: "1", name: "search", arguments: JSON.stringify(given) };
@@ -232,8 +232,8 @@ describe("search", () => {
 
 test("results are a fraction of the window", () => {
   expect([2048, 8192, 32_768, 131_072].map(resultCharacters)).toEqual([1024, 4096, 16_000, 16_000]);
-  const kit = openToolset({ workspace: folder, window: 8192 });
-  expect(kit.tools.map(({ spec }) => spec.name)).toEqual([
+  const toolset = openToolset({ workspace: folder, window: 8192 });
+  expect(toolset.tools.map(({ spec }) => spec.name)).toEqual([
     "read",
     "list",
     "search",
@@ -241,5 +241,5 @@ test("results are a fraction of the window", () => {
     "write",
     "shell",
   ]);
-  kit.close();
+  toolset.close();
 });

@@ -1,5 +1,5 @@
-// A Chat that says what it is told, one line of its script per call, and keeps what it was asked. With it,
-// words for conversations that tests say over and over.
+// A Chat that answers from a script, one line per call, and records its requests; and builders of
+// conversations.
 import type { Chat, ChatEvent, ChatRequest, FinishReason, Message, ToolCall } from "../../src/chat/chat.ts";
 import { Compressor } from "../../src/context/compressor.ts";
 import { Conversation, type ConversationOptions } from "../../src/context/conversation.ts";
@@ -13,7 +13,7 @@ export interface Line {
 
 export type Script = readonly Line[] | ((request: ChatRequest, turn: number) => Line);
 
-/** One token per character of content and of call arguments, 10 for each message. */
+/** One token per character of content and of call arguments, plus 10 per message. */
 export function count({ content, toolCalls = [] }: Message): number {
   return 10 + content.length + toolCalls.reduce((sum, call) => sum + call.arguments.length, 0);
 }
@@ -58,9 +58,9 @@ export function conversationOf(options: Partial<ConversationOptions> = {}): Conv
   return new Conversation({ instructions, count, ...options });
 }
 
-/** An exchange with one call per result, each message naming the exchange so that all are different. */
+/** An exchange with one result per call. Each message contains `name`, so that all messages differ. */
 export function exchangeOf(name: string, size = 200, calls = 1): Message[] {
-  const ids = Array.from({ length: calls }, (_, place) => `${name}.${place}`);
+  const ids = Array.from({ length: calls }, (_, index) => `${name}.${index}`);
   const toolCalls = ids.map((id) => ({ id, name: "read_file", arguments: `{"path":"${name}"}` }));
   return [
     { role: "assistant", content: `I read ${name}.`, ...(calls > 0 ? { toolCalls } : {}) },
@@ -70,7 +70,7 @@ export function exchangeOf(name: string, size = 200, calls = 1): Message[] {
   ];
 }
 
-/** The task, then that many exchanges named by their blocks. */
+/** A conversation with a request and that many exchanges, named like their blocks. */
 export function filled(exchanges: number, options: Partial<ConversationOptions> = {}): Conversation {
   const conversation = conversationOf(options);
   conversation.request({ role: "user", content: "Find the answer." });
@@ -80,7 +80,7 @@ export function filled(exchanges: number, options: Partial<ConversationOptions> 
   return conversation;
 }
 
-/** A compressor whose every summary is this text. */
+/** A compressor whose summaries are all this text. */
 export function summarising(text = "What was read.") {
   return new Compressor({ chat: new ScriptedChat(() => ({ text })) });
 }
