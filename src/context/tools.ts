@@ -3,7 +3,7 @@
 // are thrown.
 import type { Tool } from "../chat/chat.ts";
 
-/** Runs by `compactBlock`. */
+/** Definition of the tool for the model. `compactBlock` runs its calls. */
 export const compactTool: Tool = {
   name: "compact_block",
   description:
@@ -23,7 +23,7 @@ export const compactTool: Tool = {
   },
 };
 
-/** Runs by `expandBlock`. */
+/** Definition of the tool for the model. `expandBlock` runs its calls. */
 export const expandTool: Tool = {
   name: "expand_block",
   description:
