@@ -1,5 +1,5 @@
 // Prompt lookup on a real model: text that repeats what stands in front of it, greedy and drawn by a seed. Activations
-// in f32, where the rows of a step move the last bits of a logit only; with int8 ones they move more (native/README.md).
+// in f32, where the rows of a step move the last bits of a logit only; with int8 ones they move more (docs/performance/kernels.md).
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";

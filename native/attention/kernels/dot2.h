@@ -18,7 +18,7 @@
 //   int8    int16 x int8 widened            int16 weights, scale a row and block, x int8 widened
 //
 // f16 keys are not rounded to bf16: where a model's keys have a few dimensions far larger than the rest, as Qwen2.5's
-// do, the scores would move by hundredths. native/README.md has the divergences measured.
+// do, the scores would move by hundredths. docs/performance/kernels.md has the divergences measured.
 #pragma once
 
 #include <cfloat>
