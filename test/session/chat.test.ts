@@ -54,7 +54,7 @@ describe("a conversation", () => {
     expect(second.cacheUsage.computed).toBeLessThan(60);
     expect(second.cacheUsage.stale).toBe(second.cacheUsage.relocated);
     expect(chat.list()).toHaveLength(1);
-    // Even when the summary takes the very first place.
+    // Also if the summary replaces the first span.
     const folded = [
       { ...system, content: "All is told." },
       ...old.slice(3),

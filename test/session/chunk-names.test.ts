@@ -1,4 +1,4 @@
-// What a request costs before its step, by count: how many chunks of its prompt are hashed.
+// Counts the chunks that are hashed for a request before its job begins.
 import { describe, expect, it } from "vitest";
 import { greedy } from "../../src/engine/job.ts";
 import type { ChunkHash } from "../../src/session/residency/prefix-index.ts";
@@ -14,7 +14,7 @@ function rig() {
   };
   const engine = new FakeEngine(hashing(256));
   const sessions = new Sessions(engine, { max: 8, undoMax: 4, hash });
-  /** Serves one prompt; returns how many chunks were hashed until its job could begin, and in all. */
+  /** Serves one prompt; returns the chunks hashed before its job began (`toBegin`) and in total. */
   const serve = async (wanted: readonly Span[], name?: string) => {
     const before = hashed;
     const request = { wanted, tokens: tokensOf(wanted), name, reuse: "suffix", repair: "none" } as const;
@@ -33,7 +33,7 @@ function rig() {
 const span = (seed: number, count: number) =>
   spanOf(
     "user",
-    Int32Array.from({ length: count }, (_, place) => (seed * 31 + place * 7) % 256),
+    Int32Array.from({ length: count }, (_, index) => (seed * 31 + index * 7) % 256),
   );
 const conversation = Array.from({ length: 10 }, (_, at) => span(at, 64));
 
@@ -44,7 +44,7 @@ describe("the chunks of a prompt", () => {
     const longer = [...conversation, span(20, 30)];
     const { toBegin, inAll, plan } = await serve(longer, name);
     expect(plan.kept).toBe(640);
-    // 41 whole chunks; a session that is named is not looked for, and its own chunks have names.
+    // 41 whole chunks. A named session is not searched for, and the keys of its chunks are known.
     expect([toBegin, inAll]).toEqual(name === undefined ? [41, 41] : [1, 1]);
   });
 

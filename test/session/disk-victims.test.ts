@@ -17,7 +17,7 @@ const expanded = [...compacted, assistant("I expand."), ...one!, ...two!, turn];
 let folder: string;
 let lines: string[];
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), "pocket-remains-"));
+  folder = mkdtempSync(join(tmpdir(), "pocket-victims-"));
   lines = [];
 });
 afterEach(() => {
@@ -53,7 +53,7 @@ describe("victims on disk", () => {
     expect(engine.sequences.size).toBe(0);
     const next = open();
     const again = await ask(next.chat, { messages: [...compacted, turn], ...settings });
-    // The copies went once more: that too is an edit.
+    // Removing the copies again is an edit too.
     expect(again.cacheUsage.computed).toBeLessThan(90);
     await next.chat.close();
     const last = open();
@@ -124,7 +124,7 @@ describe("an anonymous conversation on disk", () => {
 describe("on the real engine", () => {
   it("writes and reads victims unchanged, and idle repair then makes the copies exact", async () => {
     const disk = { folder, bytes: 1 << 28 };
-    const real = await openTinyChat("session-remains", {
+    const real = await openTinyChat("session-victims", {
       disk,
       sessionsMax: 1,
       idleRepair: true,

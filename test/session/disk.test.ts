@@ -66,7 +66,7 @@ describe("the disk tier", () => {
     await ask(chat, { messages: [user(long("z"))], session: "t", maxTokens: 2 });
     const { cacheUsage } = await ask(chat, { messages: [...edited, user("d")], session: "s", maxTokens: 2 });
     expect(cacheUsage.stale).toBeGreaterThan(before.cacheUsage.relocated - 20);
-    // Up to the place where the new message begins.
+    // Up to the token where the new message begins.
     const [after, ...rest] = movedRanges(chat);
     expect(after!.start).toBe(range!.start);
     expect(after!.end).toBe(cacheUsage.kept);
@@ -90,7 +90,7 @@ describe("the disk tier", () => {
     const next = open();
     const anonymous = await ask(next.chat, { messages: [...history, user("d")], maxTokens: 2 });
     expect(anonymous.cacheUsage.session).not.toBe("s");
-    // Whole marks of 256 tokens are found; what is behind them is compared token by token.
+    // Files are found by marks of 256 tokens; the rest is compared token by token.
     expect(anonymous.cacheUsage.kept).toBeGreaterThan(400);
     expect(anonymous.cacheUsage.reason).toMatch(/tokens came from disk\. Shares \d+ tokens with session s\./);
     const named = await ask(next.chat, { messages: [...history, user("d")], session: "s", maxTokens: 2 });
@@ -134,7 +134,7 @@ describe("the disk tier", () => {
     await next.chat.close();
     const { id } = JSON.parse(readFileSync(join(folder, files()[0]!), "utf8")) as { id: string };
     expect(id).toBeTypeOf("string");
-    // The anonymous one was written; "s" had not changed.
+    // Only the anonymous session was written; "s" had not changed.
     expect(next.chat.stats().diskWrites).toBe(1);
   });
 
@@ -220,7 +220,7 @@ describe("a failing disk", () => {
     const { cacheUsage } = await ask(chat, { messages: history, session: "s", maxTokens: 2 });
     expect(cacheUsage).toMatchObject({ session: "s", kept: 0 });
     expect(chat.stats()).toMatchObject({ diskWrites: 0, diskBytes: 0 });
-    // The answer does not wait for the write; closing does.
+    // The answer does not wait for the write; `close` does.
     await chat.close();
     expect(lines[0]).toContain("Session 's' could not be written to disk");
     expect(files()).toEqual([]);

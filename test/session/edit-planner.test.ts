@@ -11,13 +11,13 @@ import { FakeEngine } from "../support/fake-engine.ts";
 
 const roles = ["system", "user", "assistant", "tool"] as const;
 
-/** A message of `length` tokens that shares its first three with every other one, as templates make them. */
+/** A message of `length` tokens. The first three are the same in all messages, as with a chat template. */
 function message(name: number, length: number): Span {
-  const body = Array.from({ length }, (_, place) => (place < 3 ? place : 1000 * name + place));
+  const body = Array.from({ length }, (_, index) => (index < 3 ? index : 1000 * name + index));
   return spanOf(roles[name % roles.length]!, Int32Array.from(body));
 }
 
-/** What the splices make of the resident tokens, by plain array work. */
+/** The tokens after the splices, computed with plain arrays. */
 function apply({ splices }: EditPlan, resident: readonly Span[]): number[] {
   const tokens = Array.from(tokensOf(resident));
   for (const { start, end, tokens: inserted } of splices.toReversed()) {
@@ -26,14 +26,14 @@ function apply({ splices }: EditPlan, resident: readonly Span[]): number[] {
   return tokens;
 }
 
-/** Old places of the resident tokens that stay. */
+/** Old indices of the resident tokens that stay. */
 function survivorsOf({ splices }: EditPlan, lengthOld: number): number[] {
-  return Array.from({ length: lengthOld }, (_, place) => place).filter(
-    (place) => !splices.some(({ start, end }) => start <= place && place < end),
+  return Array.from({ length: lengthOld }, (_, index) => index).filter(
+    (index) => !splices.some(({ start, end }) => start <= index && index < end),
   );
 }
 
-// A small alphabet of messages, so that they come back, repeat, move and vanish.
+// Few different messages, so that they repeat, move, vanish and return.
 const name = fc.integer({ min: 0, max: 7 });
 const conversation = fc.array(
   fc.tuple(name, fc.constantFrom(1, 3, 5, 17, 40, 70)).map(([id, length]) => message(id, length)),
@@ -48,14 +48,14 @@ const edited = fc
   )
   .map(([resident, edits]) => {
     const wanted = resident.slice();
-    for (const [id, place, kind] of edits) {
-      const at = place % (wanted.length + 1);
+    for (const [id, index, kind] of edits) {
+      const at = index % (wanted.length + 1);
       if (kind === "cut") wanted.splice(at, 2);
       if (kind === "insert") wanted.splice(at, 0, message(id, 20));
       if (kind === "move") wanted.push(...wanted.splice(at, 1));
       if (kind === "change" && wanted[at]) {
         const tokens = wanted[at].tokens.slice();
-        tokens[place % tokens.length] = -7;
+        tokens[index % tokens.length] = -7;
         wanted[at] = spanOf(wanted[at].role, tokens);
       }
     }
@@ -98,7 +98,7 @@ describe("an edit", () => {
   it("results in exactly the wanted tokens, consistent counts and survivors in order (8)", () => {
     fc.assert(
       fc.property(edited, reuse, repair, fc.nat(300), ({ resident, wanted }, mode, mend, cells) => {
-        // The last span may be cut short, as an answer's is.
+        // The last span may be incomplete, as an answer's is.
         const held = truncate(resident, Math.max(0, lengthOf(resident) - (cells % 3)));
         const exactLength = Math.min(cells, lengthOf(held));
         const plan = planEdit(held, wanted, { reuse: mode, repair: mend, exactLength });
@@ -163,11 +163,11 @@ describe("an edit", () => {
                 Array.from({ length: count }, (_, at) => startNew + at),
               ),
             );
-            const stale = [...computed].filter((place) => place >= sequence.exactLength);
+            const stale = [...computed].filter((index) => index >= sequence.exactLength);
             expect(plan.stale).toBe(stale.length);
             const moved = movedCells(tokensOf(resident), tokensOf(next), plan.reused, relocated);
-            const beyond = moved.filter((place) => place >= sequence.exactLength);
-            expect(plan.relocatedRanges.flatMap(({ start, end }) => placesIn(start, end))).toEqual(beyond);
+            const beyond = moved.filter((index) => index >= sequence.exactLength);
+            expect(plan.relocatedRanges.flatMap(({ start, end }) => indicesIn(start, end))).toEqual(beyond);
             relocated = plan.relocatedRanges;
             resident = next;
           }
@@ -216,7 +216,7 @@ describe("an edit", () => {
     const change = (span: Span) => spanOf(span.role, span.tokens.with(100, -1));
     const spans = [message(1, 200), message(2, 200)];
     const plan = planEdit(spans, spans.map(change), { reuse: "suffix", exactLength: 400 });
-    // The last token is opened again.
+    // The last token is recomputed.
     expect(plan).toMatchObject({ kept: 100, relocated: 99 + 100 + 98 });
   });
 
@@ -229,14 +229,14 @@ describe("an edit", () => {
 });
 
 describe("matching spans", () => {
-  /** Every choice of pairs, by recursion. */
+  /** Tries every combination of pairs. */
   function heaviestByTrying(resident: readonly Span[], wanted: readonly Span[]): number {
     const [first, ...rest] = resident;
     if (!first) return 0;
     const without = heaviestByTrying(rest, wanted);
-    const place = wanted.findIndex(({ key }) => key === first.key);
-    if (place < 0) return without;
-    return Math.max(without, first.tokens.length + heaviestByTrying(rest, wanted.slice(place + 1)));
+    const index = wanted.findIndex(({ key }) => key === first.key);
+    if (index < 0) return without;
+    return Math.max(without, first.tokens.length + heaviestByTrying(rest, wanted.slice(index + 1)));
   }
 
   it("finds the heaviest common subsequence", () => {
@@ -272,20 +272,20 @@ describe("matching spans", () => {
   });
 });
 
-const placesIn = (start: number, end: number) =>
-  Array.from({ length: end - start }, (_, place) => start + place);
+const indicesIn = (start: number, end: number) =>
+  Array.from({ length: end - start }, (_, index) => start + index);
 
-/** Cell by cell: what stays and has other text in front of it than before, or had so already. */
+/** Reused cells whose preceding text has changed, now or earlier; found cell by cell. */
 function movedCells(
   tokensOld: Int32Array,
   tokensNew: Int32Array,
-  islands: readonly ReusedRange[],
+  reused: readonly ReusedRange[],
   relocated: readonly Range[],
 ): number[] {
-  const was = new Set(relocated.flatMap(({ start, end }) => placesIn(start, end)));
-  return islands.flatMap(({ startOld, startNew, count }) =>
-    placesIn(0, count).flatMap((place) => {
-      const [old, next] = [startOld + place, startNew + place];
+  const was = new Set(relocated.flatMap(({ start, end }) => indicesIn(start, end)));
+  return reused.flatMap(({ startOld, startNew, count }) =>
+    indicesIn(0, count).flatMap((index) => {
+      const [old, next] = [startOld + index, startNew + index];
       const same = old === next && tokensOld.slice(0, old).every((token, at) => token === tokensNew[at]);
       return was.has(old) || !same ? [next] : [];
     }),

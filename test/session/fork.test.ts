@@ -19,7 +19,7 @@ describe("a request with fork", () => {
     await ask(chat, { messages: history, session: "s", maxTokens: 4 });
     const before = { map: chat.inspect("s"), list: chat.list() };
     const computed = engine.tokensComputed;
-    // Through a message in the middle, as a compressor reads it.
+    // Up to a message in the middle, as a compressor asks.
     const { cacheUsage } = await ask(chat, {
       messages: [...history.slice(0, 4), question],
       session: "s",

@@ -4,7 +4,7 @@ import { type Span, spanOf } from "../../src/text/span.ts";
 import { hashing } from "../support/fake-engine.ts";
 import { ask, compacted, history, localChat, long, user } from "../support/fake-engine-chat.ts";
 
-/** Waits until it holds, or says what it was in the end. */
+/** Waits until the condition holds; fails with the last value. */
 async function settled(stale: () => number): Promise<void> {
   for (let turn = 0; turn < 2000 && stale() > 0; turn++) await new Promise((wake) => setTimeout(wake, 2));
   expect(stale()).toBe(0);
@@ -53,7 +53,7 @@ describe("idle repair", () => {
     const assistants = chat.tokenize(long("d")).length;
     expect(chat.stats().repairedTokens).toBeGreaterThanOrEqual(staleTokens + assistants);
     expect(chat.stats().repairedTokens).toBeLessThan(staleTokens + assistants + 40);
-    // Nobody asks and nothing is stale: it rests.
+    // No request and no stale cells: no work.
     const { length } = engine.jobs;
     await new Promise((wake) => setTimeout(wake, 30));
     expect(engine.jobs.length).toBe(length);
@@ -82,7 +82,7 @@ describe("idle repair", () => {
       const steps = engine.tokensComputed;
       const { cacheUsage } = await ask(chat, { messages: next, session, maxTokens: 2 });
       if (session === "s") expect(cacheUsage.computed).toBeLessThan(80);
-      // At most the step under way was computed besides what is billed and the one token fed back.
+      // Besides the counted tokens and one token fed back, at most the running step was computed.
       expect(engine.tokensComputed - steps).toBeLessThanOrEqual(cacheUsage.computed + 1 + engine.stepTokens);
     }
     await chat.close();

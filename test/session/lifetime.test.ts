@@ -21,7 +21,7 @@ describe("the lifetime of a session", () => {
     expect(chat.stats()).toMatchObject({ sessions: 1, busy: 1, evictions: 0 });
     await slow.return();
     const again = await ask(chat, { messages: [user("a")], session: "idle", maxTokens: 2 });
-    // The default system text is still with the other one.
+    // The other session still holds the default system prompt.
     expect(again.cacheUsage.kept).toBeLessThan(30);
     expect(again.cacheUsage.reason).toMatch(/^Session idle had outlived its time\. Shares/);
     await chat.close();
@@ -89,8 +89,8 @@ describe("session statistics", () => {
     expect(map.shifts.map(({ shift: by }) => by)).toEqual([0, shift, 0]);
     expect(map.spans.map(({ role }) => role)).toEqual(["system", "user", "assistant", "user", "assistant"]);
     expect(map.spans[0]!.start).toBe(0);
-    for (const [place, { start }] of map.spans.entries()) {
-      if (place > 0) expect(start).toBe(map.spans[place - 1]!.end);
+    for (const [index, { start }] of map.spans.entries()) {
+      if (index > 0) expect(start).toBe(map.spans[index - 1]!.end);
     }
     expect(map.spans.at(-1)!.end).toBe(map.tokens);
   });

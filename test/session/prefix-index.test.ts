@@ -12,7 +12,7 @@ const act = fc.oneof(
   fc.record({ kind: fc.constant("find" as const), tenant, tokens }),
 );
 
-/** Four names for all chunks of all tenants. */
+/** Only four keys for all chunks of all tenants. */
 const weak: ChunkHash = (_, part) => String((part[0]! + part.at(-1)!) % 4);
 
 interface Held {
@@ -21,11 +21,11 @@ interface Held {
   readonly usable: number;
 }
 
-/** Looks at every holder and every token. */
+/** Compares every holder token by token. */
 function longest(held: ReadonlyMap<number, Held>, owner: string | undefined, wanted: Int32Array): number {
   const counts = Array.from(held.values(), (holder) => {
     if (holder.tenant !== owner) return 0;
-    const differs = wanted.findIndex((token, place) => holder.tokens[place] !== token);
+    const differs = wanted.findIndex((token, index) => holder.tokens[index] !== token);
     const common = Math.min(differs < 0 ? wanted.length : differs, holder.usable, holder.tokens.length);
     return common >= chunk ? common : 0;
   });
@@ -63,7 +63,7 @@ describe("the prefix index", () => {
 
   it("has different keys for every tenant, whatever its name", () => {
     const index = new PrefixIndex<string>(chunk);
-    const ids = Int32Array.from({ length: 8 }, (_, place) => place);
+    const ids = Int32Array.from({ length: 8 }, (_, index) => index);
     const owners = [undefined, "", "a", "nobody", "somebody 1 a", "1 a"];
     const names = owners.flatMap((owner) => index.keysOf(owner, ids));
     expect(new Set(names).size).toBe(names.length);
@@ -86,13 +86,13 @@ describe("the prefix index", () => {
     index.set("s", undefined, new Int32Array(4000));
     const wanted = new Int32Array(4000).fill(7, 3000);
     for (let time = 0; time < 3; time++) expect(index.find(undefined, wanted, () => 4000)?.count).toBe(3000);
-    // The first chunk that nobody has is named to find out.
+    // The first chunk without a holder is hashed too.
     expect(count()).toBe(1000 + 751);
     index.set("t", undefined, wanted.slice(), wanted);
     expect(count()).toBe(1000 + 1000);
     index.set("u", undefined, new Int32Array(4000), index.tokensOf("s"));
     expect(count()).toBe(1000 + 1000);
-    // Names of one tenant are none of another's.
+    // Another tenant has different keys.
     index.set("v", "a", new Int32Array(4000), index.tokensOf("s"));
     expect(count()).toBe(1000 + 1000 + 1000);
     expect(index.find("a", wanted, () => 4000)).toEqual({ holder: "v", count: 3000 });

@@ -1,5 +1,5 @@
-// What happens when the pool is too small for everybody, and whether the bookkeeping holds when clients come,
-// edit, leave and come back in any order.
+// A pool that is too small for all clients, and the consistency of sessions when clients append, edit, abort and
+// return in any order.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -47,7 +47,7 @@ describe("a full pool", () => {
     const first = chat.chat({ messages: [user(filler("a", 300))], session: "a", maxTokens: 30 });
     await first.next();
     const second = finish(chat.chat({ messages: [user(filler("b", 300))], session: "b", maxTokens: 30 }));
-    // Its checkout comes after whatever is prepared for it, but before any step of the other one.
+    // Its checkout comes after its preparation but before any step of the other request.
     await new Promise<void>((resolve) => process.nextTick(resolve));
     expect(chat.list().map(({ id }) => id)).toContain("b");
     await finish(first);
@@ -111,7 +111,7 @@ describe("a full pool", () => {
 interface Visit {
   readonly client: number;
   readonly edit: "append" | "fold" | "change" | "regenerate";
-  readonly place: number;
+  readonly index: number;
   readonly named: boolean;
   readonly reuse: Reuse;
   readonly repair: Repair;
@@ -122,7 +122,7 @@ interface Visit {
 const visit: fc.Arbitrary<Visit> = fc.record({
   client: fc.nat(2),
   edit: fc.constantFrom("append", "append", "fold", "change", "regenerate"),
-  place: fc.nat(20),
+  index: fc.nat(20),
   named: fc.boolean(),
   reuse: fc.constantFrom<Reuse>("suffix", "suffix", "prefix", "none"),
   repair: fc.constantFrom<Repair>("none", "assistant", 20),
@@ -130,13 +130,13 @@ const visit: fc.Arbitrary<Visit> = fc.record({
   leaveAfter: fc.option(fc.nat(6), { nil: undefined }),
 });
 
-function edited(messages: Message[], { edit, place }: Visit): Message[] {
+function edited(messages: Message[], { edit, index }: Visit): Message[] {
   const next = messages.slice();
-  const at = place % Math.max(1, next.length);
-  if (edit === "fold") next.splice(at, 2, user(`Summary ${place}.`));
-  if (edit === "change" && next[at]) next[at] = { ...next[at], content: `${next[at].content} and ${place}` };
+  const at = index % Math.max(1, next.length);
+  if (edit === "fold") next.splice(at, 2, user(`Summary ${index}.`));
+  if (edit === "change" && next[at]) next[at] = { ...next[at], content: `${next[at].content} and ${index}` };
   if (edit === "regenerate") next.pop();
-  else next.push(user(filler(`q${place}`, 40 + 5 * place)));
+  else next.push(user(filler(`q${index}`, 40 + 5 * index)));
   return next.length > 0 ? next : [user("again")];
 }
 
@@ -147,17 +147,19 @@ describe("clients that append, edit, abort and return", () => {
         fc.array(visit, { minLength: 1, maxLength: 8 }),
         fc.boolean(),
         fc.boolean(),
-        async (visits, tight, busybody) => {
+        async (visits, tight, withRepair) => {
           const lines: string[] = [];
           const folder = mkdtempSync(join(tmpdir(), "pocket-pressure-"));
           const disk = { disk: { folder, bytes: 1 << 18 }, log: (line: string) => lines.push(line) };
-          const more = busybody ? { undoMax: 2, idleRepair: true, idleDelayMs: 0, ...disk } : { undoMax: 0 };
-          const { chat, engine } = set(tight ? 1500 : 1 << 20, busybody ? 2 : 4, more);
+          const more = withRepair
+            ? { undoMax: 2, idleRepair: true, idleDelayMs: 0, ...disk }
+            : { undoMax: 0 };
+          const { chat, engine } = set(tight ? 1500 : 1 << 20, withRepair ? 2 : 4, more);
           const histories: Message[][] = [[], [], []];
           for (const one of visits) {
             const messages = edited(histories[one.client]!, one);
             const session = one.named ? { session: `client-${one.client}` } : {};
-            // The third client's sessions are another tenant's.
+            // The third client is another tenant.
             const tenant = one.client === 2 ? "other" : undefined;
             const abort = new AbortController();
             const request = {
@@ -181,7 +183,7 @@ describe("clients that append, edit, abort and return", () => {
                   expect(kept + relocated + computed).toBe(prompt.length);
                 }
                 if (left !== undefined && left-- === 0) {
-                  if (one.place % 2) abort.abort();
+                  if (one.index % 2) abort.abort();
                   else break;
                 }
               }
@@ -198,10 +200,10 @@ describe("clients that append, edit, abort and return", () => {
             const listed = [...chat.list(), ...chat.list("other")];
             for (const { busy } of listed) expect(busy).toBe(false);
             const held = listed.map(({ tokens }) => tokens);
-            if (!busybody) {
+            if (!withRepair) {
               const lengths = Array.from(engine.sequences, ({ length }) => length);
               expect(held.toSorted()).toEqual(lengths.toSorted());
-            } else if (one.place % 3 === 0) {
+            } else if (one.index % 3 === 0) {
               await new Promise((resolve) => setTimeout(resolve, 3));
             }
             histories[one.client] =
@@ -234,10 +236,10 @@ describe("concurrent clients", () => {
         fc.array(asked, { minLength: 2, maxLength: 6 }),
         fc.boolean(),
         fc.boolean(),
-        async (requests, tight, busybody) => {
+        async (requests, tight, withRepair) => {
           const folder = mkdtempSync(join(tmpdir(), "pocket-pressure-"));
           const disk = { folder, bytes: 1 << 17 };
-          const more = busybody ? { idleRepair: true, idleDelayMs: 0, disk } : { undoMax: 0 };
+          const more = withRepair ? { idleRepair: true, idleDelayMs: 0, disk } : { undoMax: 0 };
           const { chat, engine } = set(tight ? 700 : 1 << 20, 3, more);
           engine.stepTokens = 32;
           const serve = async ({ turns, name, maxTokens, leaves }: (typeof requests)[number]) => {

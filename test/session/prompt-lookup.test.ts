@@ -1,5 +1,5 @@
-// Prompt lookup below whole answers, on real cells: text, reason, logprobs, bills and sessions are those without it,
-// whatever ends or constrains the answer.
+// Whole answers with prompt lookup on the tiny model: text, reason, logprobs, cache usage and sessions equal those
+// without it, whatever ends or constrains the answer.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,7 +9,7 @@ import { ask, long, system, user } from "../support/fake-engine-chat.ts";
 import { openTinyChat, type TinyChat } from "../support/tiny-chat.ts";
 
 const messages = [system, user(long("a")), user(long("a"))];
-/** The random model alone repeats nothing: fond of its own words it goes in circles. */
+/** A negative penalty makes the random model repeat itself. */
 const fond = { frequencyPenalty: -0.6, maxTokens: 60, reuse: "prefix" as const };
 const seeded = { ...fond, temperature: 0.6, topK: 20, seed: 4 };
 
@@ -30,7 +30,7 @@ afterAll(async () => {
 
 type Answered = Awaited<ReturnType<typeof ask>>;
 
-/** What must not differ. Logprobs to the order of a sum; the reason names the session. */
+/** What must be equal. Logprobs may differ by the order of sums; the reason contains the session's name. */
 function essence({ answer, reason, promptTokens, completionTokens, cacheUsage, deltas }: Answered) {
   const { kept, relocated, computed, stale } = cacheUsage;
   const logprobs = deltas
@@ -43,10 +43,10 @@ async function bothWays(request: ChatRequest, next: readonly Message[] = []) {
   const turns = async (lookup: boolean) => {
     const session = lookup ? "on" : "off";
     const first = await ask(real.chat, { ...request, session, lookup });
-    const said: Message = { role: "assistant", content: first.answer };
+    const answer: Message = { role: "assistant", content: first.answer };
     const second = await ask(real.chat, {
       ...request,
-      messages: [...request.messages, said, user("And now?"), ...next],
+      messages: [...request.messages, answer, user("And now?"), ...next],
       session,
       lookup,
     });
@@ -54,7 +54,7 @@ async function bothWays(request: ChatRequest, next: readonly Message[] = []) {
     return { first, second, cells: { tokens, stale, shifts } };
   };
   const off = await turns(false);
-  // So that nothing is found resident by the other.
+  // So that the other request finds nothing resident.
   real.chat.delete("off");
   const on = await turns(true);
   expect(essence(on.first)).toEqual(essence(off.first));
@@ -84,11 +84,11 @@ describe("an answer with prompt lookup equals the one without", () => {
   it("with stop strings that end it in the middle of draft tokens", async () => {
     const { answer } = await ask(real.chat, { messages, ...fond });
     real.chat.delete(real.chat.list()[0]!.id);
-    for (const place of [12, 25, 40]) {
-      const stop = [answer.slice(place, place + 3)];
+    for (const index of [12, 25, 40]) {
+      const stop = [answer.slice(index, index + 3)];
       const { first } = await bothWays({ messages, ...fond, stop });
       expect(first.reason).toBe("stop");
-      expect(first.answer.length).toBeLessThanOrEqual(place);
+      expect(first.answer.length).toBeLessThanOrEqual(index);
     }
   });
 
@@ -113,11 +113,11 @@ describe("an answer with prompt lookup equals the one without", () => {
       await ask(real.chat, { messages: [user(other)], session: other, maxTokens: 1 });
     }
     expect(real.chat.list().map(({ id }) => id)).not.toContain("d");
-    const said: Message = { role: "assistant", content: first.answer };
+    const answer: Message = { role: "assistant", content: first.answer };
     const second = await ask(real.chat, {
       ...request,
       session: "d",
-      messages: [...messages, said, user("On.")],
+      messages: [...messages, answer, user("On.")],
     });
     expect(second.cacheUsage.reason).toContain("came from disk");
     expect(second.cacheUsage.kept).toBeGreaterThanOrEqual(first.promptTokens + first.completionTokens - 1);

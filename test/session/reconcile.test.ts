@@ -8,7 +8,7 @@ import { FakeEngine } from "../support/fake-engine.ts";
 const span = (role: Span["role"], name: number, length: number) =>
   spanOf(
     role,
-    Int32Array.from({ length }, (_, place) => 1000 * name + place),
+    Int32Array.from({ length }, (_, index) => 1000 * name + index),
   );
 const old = [span("system", 1, 20), span("user", 2, 40), span("assistant", 3, 30)];
 const wanted = [old[0]!, span("user", 4, 10), old[2]!, span("user", 5, 8)];
@@ -36,7 +36,7 @@ describe("the content of a session after a job", () => {
 
   it("is unknown for a fork that was abandoned before the engine created it", () => {
     const sequence = new FakeEngine(() => 0).create();
-    // As the engine's handle during a step: it has a length already, and nothing to read.
+    // Like the engine's handle during a step: it has a length but no tokens yet.
     const unmade = Object.create(sequence, { length: { value: 20 }, exactLength: { value: 20 } });
     const session = new Session({ id: "s", named: false, tenant: undefined }, unmade, [old[0]!]);
     session.begin(wanted, planEdit([old[0]!], wanted, { reuse: "suffix", exactLength: 20 }), () => undefined);

@@ -6,7 +6,7 @@ import { type Span, spanOf } from "../../src/text/span.ts";
 function message(role: Span["role"], name: number, length: number): Span {
   return spanOf(
     role,
-    Int32Array.from({ length }, (_, place) => 1000 * name + place),
+    Int32Array.from({ length }, (_, index) => 1000 * name + index),
   );
 }
 
@@ -42,7 +42,7 @@ describe("repair", () => {
   });
 
   it("assistant cuts every surviving assistant message and inserts the same tokens", () => {
-    // The first one touches the edit, so both are one splice and the exact cells reach to its end.
+    // The first message touches the edit, so both are one splice and the exact cells reach to its end.
     expect(shape("assistant")).toEqual({
       splices: [
         [50, 210, 80],

@@ -71,7 +71,7 @@ describe("an expand of a compacted range", () => {
     const { cacheUsage } = await ask(chat, turns([...again, assistant(long("last")), ...one!, ...two!], 5));
     expect(cacheUsage.computed).toBeLessThan(chat.tokenize(long("5")).length + 80);
     expect(cacheUsage.relocated).toBeGreaterThan(600);
-    // The other compaction's originals as well.
+    // The originals of the other compaction too.
     const both = [...again, assistant(long("last")), ...one!, ...two!, ...three!, ...four!];
     const second = await ask(chat, turns(both, 6));
     expect(second.cacheUsage.computed).toBeLessThan(chat.tokenize(long("6")).length + 80);
@@ -166,7 +166,7 @@ describe("a reuse plan", () => {
   const message = (name: number, length: number): Span =>
     spanOf(
       name % 2 ? "user" : "assistant",
-      Int32Array.from({ length }, (_, place) => (place < 3 ? place : 1000 * name + place)),
+      Int32Array.from({ length }, (_, index) => (index < 3 ? index : 1000 * name + index)),
     );
   const spans = fc.array(
     fc
@@ -235,9 +235,9 @@ describe("a reuse plan", () => {
   it("needs runs of whole spans with 64 tokens", () => {
     const resident = [message(1, 40)];
     const source = { spans: [message(2, 40), message(3, 24), message(4, 70)] };
-    const island = [{ startOld: 0, startNew: 0, count: 40 }];
+    const reused = [{ startOld: 0, startNew: 0, count: 40 }];
     const planned = (wanted: Span[]) =>
-      planReuse(resident, [...resident, ...wanted, message(9, 4)], island, [source]);
+      planReuse(resident, [...resident, ...wanted, message(9, 4)], reused, [source]);
     expect(planned([message(2, 40)])).toBeUndefined();
     expect(planned([message(2, 40), message(5, 9)])).toBeUndefined();
     expect(planned([message(2, 40), message(3, 24)])).toMatchObject({

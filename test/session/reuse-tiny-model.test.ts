@@ -1,5 +1,5 @@
-// Expanding, reordering and side questions on real keys and values: what they compute, that idle repair makes the
-// adopted cells exact, and that every page is accounted for after any order of edits.
+// Expands, reorderings and side questions on the tiny model: what they compute, that idle repair makes adopted cells
+// exact, and that every page is counted after any order of edits.
 import fc from "fast-check";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { Message } from "../../src/chat/chat.ts";
@@ -63,7 +63,7 @@ describe("on the real engine", () => {
 
     const before = history.messages();
     const computedBefore = engine.stats().tokensComputed;
-    // The random model's answers are long and say nothing: two calls, and no summary.
+    // The random model's answers are long and meaningless, so the compressor makes two calls and writes no summary.
     const compressor = new Compressor({ chat, answer: { session: "agent", stop: ["\u0000"] } });
     const outcome = await compactBlock('{"start":"b001","end":"b002"}', {
       conversation,
@@ -109,8 +109,8 @@ describe("on the real engine", () => {
     expect(warm.answer).toBe(cold.answer);
     const logprobs = (answer: typeof warm) =>
       answer.deltas.flatMap((delta) => delta.logprobs!.map((one) => one.logprob));
-    for (const [place, value] of logprobs(warm).entries())
-      expect(Math.abs(value - logprobs(cold)[place]!)).toBeLessThan(1e-4);
+    for (const [index, value] of logprobs(warm).entries())
+      expect(Math.abs(value - logprobs(cold)[index]!)).toBeLessThan(1e-4);
   });
 
   it("keeps cells consistent and pages counted in any order of turns, compactions, expands and reorderings", async () => {
@@ -133,7 +133,7 @@ describe("on the real engine", () => {
           expect(engine.stats().tokensComputed - computed).toBe(cacheUsage.computed + completionTokens - 1);
           runner.check();
           if (cacheUsage.reason.includes("adopted")) adoptions++;
-          // A session that is not in step with its cells is dropped.
+          // An inconsistent session would have been dropped.
           if (kind === "fork") expect(cacheUsage.session).not.toBe("s");
           else expect(chat.inspect("s").tokens).toBe(promptTokens + completionTokens - 1);
         }
@@ -181,7 +181,7 @@ describe("on the real engine", () => {
         ];
         expect(warm.answer).toBe(cold.answer);
         for (const { id } of chat.list()) chat.delete(id);
-        // A piece of idle repair may be under way, and a leading span outlives its session.
+        // A piece of idle repair may be running, and a cached prefix may remain.
         expect(engine.stats().sequences).toBeLessThanOrEqual(6);
       }),
       { numRuns: 6, examples: [[adopting, adopting]] },
@@ -217,20 +217,20 @@ const adopting = (["turn", "compact", "turn", "expand", "reorder"] as const).map
 interface Step {
   readonly kind: Act["kind"];
   readonly messages: readonly Message[];
-  /** The same in another order and with more to read. */
+  /** Reorders messages and appends more. */
   readonly another: readonly Message[];
 }
 
-/** The prompts of an agent that does this, one per act. */
+/** The prompts of an agent that performs these acts, one per act. */
 function walk(acts: readonly Act[]): Step[] {
   let messages: Message[] = [system, user("Begin."), ...["a", "b", "c"].flatMap(exchange)];
   let before = messages;
   const archive: Message[][] = [];
   return acts.map(({ kind, start, count }, at) => {
-    const place = 2 + 2 * (start % ((messages.length - 2) >> 1));
-    const range = messages.slice(place, place + 2 * count);
-    const behind = messages.slice(place + 2 * count);
-    const moved = [...messages.slice(0, place), ...behind, ...range];
+    const index = 2 + 2 * (start % ((messages.length - 2) >> 1));
+    const range = messages.slice(index, index + 2 * count);
+    const behind = messages.slice(index + 2 * count);
+    const moved = [...messages.slice(0, index), ...behind, ...range];
     const old = messages;
     if (kind === "turn") messages = [...messages, ...exchange(`${at}`)];
     if (kind === "undo") messages = before;
@@ -238,7 +238,7 @@ function walk(acts: readonly Act[]): Step[] {
     if (kind === "expand") messages = [...messages, ...(archive[start % (archive.length || 1)] ?? [])];
     if (kind === "compact") {
       archive.push(range);
-      messages = [...messages.slice(0, place), user(`[memory ${at}]`), assistant("I see."), ...behind];
+      messages = [...messages.slice(0, index), user(`[memory ${at}]`), assistant("I see."), ...behind];
     }
     before = old;
     const another = [...moved, user(long("cut"))];

@@ -1,5 +1,5 @@
-// What only real keys and values can prove: that cells which were repaired, read from disk, shared or taken back
-// answer as a cold prefill does, and that every page is accounted for afterwards.
+// Sessions on the tiny model: cells that were repaired, restored, shared or undone give the answers of a cold prefill,
+// and every page is counted afterwards.
 import { mkdtempSync, readdirSync, rmSync, truncateSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -30,7 +30,7 @@ afterEach(() => {
   const { chat, engine, runner } = real;
   runner.check();
   for (const { id } of chat.list()) chat.delete(id);
-  // A leading span may have outlived its session.
+  // A cached prefix may remain.
   expect(engine.stats().sequences).toBeLessThanOrEqual(4);
 });
 afterAll(async () => {
@@ -51,7 +51,7 @@ function logprobsOf({ deltas }: Awaited<ReturnType<typeof ask>>): number[] {
   );
 }
 
-/** The same request again, computed from nothing: same words, same logprobs but for the order of sums. */
+/** Repeats the request without reuse: the same text, and the same logprobs up to the order of sums. */
 async function expectCold(warm: Awaited<ReturnType<typeof ask>>, request: ChatRequest): Promise<void> {
   const cold = await ask(real.chat, { ...request, session: "cold", reuse: "none" });
   real.chat.delete("cold");
@@ -59,7 +59,7 @@ async function expectCold(warm: Awaited<ReturnType<typeof ask>>, request: ChatRe
   expect(warm.answer).toBe(cold.answer);
   const [a, b] = [logprobsOf(warm), logprobsOf(cold)];
   expect(a.length).toBe(b.length);
-  for (const [place, value] of a.entries()) expect(Math.abs(value - b[place]!)).toBeLessThan(1e-4);
+  for (const [index, value] of a.entries()) expect(Math.abs(value - b[index]!)).toBeLessThan(1e-4);
 }
 
 describe("on real cells", () => {
@@ -145,7 +145,7 @@ describe("on real cells", () => {
     for (let agent = 0; agent < 10; agent++) {
       await ask(chat, { messages: [rules, user(`task ${agent}`)], session: `${agent}`, maxTokens: 4 });
     }
-    // Per session a turn, an answer and two pages that are not full.
+    // Per session one turn, one answer and two partly filled pages.
     expect((engine.stats().pagesUsed - pagesUsed) * 16).toBeLessThan(length + 10 * (60 + 2 * 16));
   });
 });
@@ -168,25 +168,25 @@ describe("a small pool under many clients", () => {
       ),
     ];
     const client = async (number: number) => {
-      const said: string[] = [];
+      const answers: string[] = [];
       for (let round = 1; round <= 4; round++) {
         const request = { messages: turns(number, round), session: `c${number}`, maxTokens: 12 };
         const abort = new AbortController();
         if ((number + round) % 4 === 0) setTimeout(() => abort.abort(), 15);
         try {
           const { answer } = await ask(chat, { ...request, reuse: "prefix", signal: abort.signal });
-          said.push(`${number}.${round} ${answer}`);
+          answers.push(`${number}.${round} ${answer}`);
         } catch (cause) {
           if (!(cause instanceof PocketError)) throw cause;
           expect(["CANCELLED", "CACHE_FULL"]).toContain(cause.code);
         }
       }
-      return said;
+      return answers;
     };
-    const said = (await Promise.all(Array.from({ length: 8 }, (_, number) => client(number)))).flat();
-    expect(said.length).toBeGreaterThan(12);
+    const answers = (await Promise.all(Array.from({ length: 8 }, (_, number) => client(number)))).flat();
+    expect(answers.length).toBeGreaterThan(12);
     runner.check();
-    for (const line of said) {
+    for (const line of answers) {
       const [name, ...words] = line.split(" ");
       const [number, round] = name!.split(".").map(Number);
       const alone = await ask(chat, {

@@ -1,5 +1,5 @@
-// Tool calls from tokens to events on the scripted engine: what is sent in which order, why answers end, and that
-// the next turn finds the cells of an answer although templates write calls otherwise than models do.
+// Tool calls from tokens to events on the scripted engine: the order of events, finish reasons, and that the next turn
+// finds an answer's cells although the template spells calls differently from the model.
 import { describe, expect, it } from "vitest";
 import type { ChatEvent, ChatRequest, Tool, ToolCall } from "../../src/chat/chat.ts";
 import { collect, localChat, says, user } from "../support/fake-engine-chat.ts";
@@ -102,12 +102,12 @@ describe("the next turn", () => {
       { role: "tool" as const, content: "a b c", toolCallId: one.calls[0]!.id },
     ];
     const two = await ask(chat, { messages });
-    return { kept: two.cacheUsage.kept, spoken: one.promptTokens + one.completionTokens };
+    return { kept: two.cacheUsage.kept, answered: one.promptTokens + one.completionTokens };
   };
 
   it("reuses the cells of the whole answer when the client sends the call back", async () => {
-    const { kept, spoken } = await again((call) => call);
-    expect(kept).toBeGreaterThanOrEqual(spoken - 1);
+    const { kept, answered } = await again((call) => call);
+    expect(kept).toBeGreaterThanOrEqual(answered - 1);
   });
 
   it("reuses them when the client reformatted the arguments, changed the call id or trimmed the content", async () => {
@@ -116,13 +116,13 @@ describe("the next turn", () => {
       id: "1",
       arguments: JSON.stringify(JSON.parse(call.arguments)),
     });
-    const { kept, spoken } = await again(rewritten, " Wait. ");
-    expect(kept).toBeGreaterThanOrEqual(spoken - 1);
+    const { kept, answered } = await again(rewritten, " Wait. ");
+    expect(kept).toBeGreaterThanOrEqual(answered - 1);
   });
 
   it("computes a call that the client has changed", async () => {
-    const { kept, spoken } = await again((call) => ({ ...call, arguments: '{"path":"b"}' }));
-    expect(kept).toBeLessThan(spoken - 10);
+    const { kept, answered } = await again((call) => ({ ...call, arguments: '{"path":"b"}' }));
+    expect(kept).toBeLessThan(answered - 10);
   });
 
   it("is served with arguments that are not JSON", async () => {

@@ -20,9 +20,9 @@ describe("undo", () => {
       expect(third.cacheUsage).toMatchObject({ session: first.cacheUsage.session, relocated: 0, stale: 0 });
       expect(third.cacheUsage.computed).toBeLessThanOrEqual(chat.tokenize("And now?").length + 32);
       expect(third.cacheUsage.reason).toContain("The cells from before the last edit came back.");
-      // What was billed is what was computed: four tokens sampled, three of them fed back.
+      // The counts equal what was computed: four tokens sampled, three of them fed back.
       expect(engine.tokensComputed - computed).toBe(third.cacheUsage.computed + 3);
-      // And the other way round: the compacted version is now the one before.
+      // The compacted version is now the previous one.
       const fourth = await ask(chat, { messages: [...compacted, user("x")], maxTokens: 4, ...session });
       expect(fourth.cacheUsage.computed).toBeLessThan(60);
     },

@@ -1,4 +1,4 @@
-// A chat on the scripted engine, with few words for what tests of this room say over and over.
+// A chat on the scripted engine, and helpers that tests of src/session share.
 import { expect } from "vitest";
 import type { ChatEvent, ChatRequest, Message } from "../../src/chat/chat.ts";
 import { greedy } from "../../src/engine/job.ts";
@@ -11,9 +11,9 @@ export const { tokenizer } = text;
 const endOfTurn = tokenizer.idOf("<|im_end|>")!;
 const opening = Array.from(tokenizer.encodeTemplate("<|im_start|>assistant\n"));
 const isTurn = (tokens: readonly number[]) =>
-  opening.every((id, place) => tokens.at(place - opening.length) === id);
+  opening.every((id, index) => tokens.at(index - opening.length) === id);
 
-/** One character per token: never the ids that encoding the text again would give. */
+/** One token per byte: different ids from those that encoding the text would give. */
 export function spell(answer: string): number[] {
   return Array.from(Buffer.from(answer)).flatMap((byte) => Array.from(bytewise(byte)));
 }
@@ -55,7 +55,7 @@ export function summary(events: readonly ChatEvent[]) {
   return { ...finished, deltas, planned, answer: deltas.map((delta) => delta.text).join("") };
 }
 
-/** Holds back edits and steps until it is opened. */
+/** Stops edits and steps until it is opened. */
 export function closedGate(engine: FakeEngine): { readonly open: () => void } {
   let release = () => {};
   engine.gate = new Promise((resolve) => {
@@ -83,10 +83,10 @@ export const history: readonly Message[] = [
   assistant(long("d")),
   user(long("e")),
 ];
-/** The oldest two of its exchanges as a memory. */
+/** The history with its oldest two exchanges summarised. */
 export const compacted: readonly Message[] = [system, user("Told: a and b."), ...history.slice(3)];
 
-/** The cells are the rendered prompt and the answer's tokens but for the last one, which never gets a cell. */
+/** Expects the cells to be the rendered prompt and the answer's tokens without the last one, which has no cell. */
 export function expectCells(
   chat: LocalChat,
   engine: FakeEngine,

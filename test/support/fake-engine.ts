@@ -1,6 +1,6 @@
-// A scripted engine for tests of the session room: cells are plain objects in plain arrays, the model is a
-// function of the tokens. It keeps the contract of src/engine/job.ts strictly and throws where a caller breaks
-// it. It knows, cell by cell, whether a cold prefill would give the same, which is what exactness means.
+// A scripted engine for tests of src/session: cells are plain objects in arrays, the model is a function of the tokens.
+// Follows the contract of src/engine/job.ts strictly and throws if a caller breaks it. Tracks for every cell whether a
+// cold prefill would give the same, which is what exactness means.
 import { readFile, writeFile } from "node:fs/promises";
 import type { EnginePort, Generated, Job, SequencePort } from "../../src/engine/job.ts";
 import { TokenStream } from "../../src/engine/token-stream.ts";
@@ -27,12 +27,12 @@ export class FakeEngine implements EnginePort {
   tokensComputed = 0;
   /** Tokens computed between two turns of the event loop. */
   stepTokens = 64;
-  /** Edits and steps wait for it, when set: lets a test stop the clock. */
+  /** If set, edits and steps wait for it. */
   gate: Promise<void> | undefined;
   failure: Error | undefined;
   readonly jobs: Job[] = [];
   busy = 0;
-  /** What saving fails with, when set. */
+  /** If set, saving fails with it. */
   saveFailure: Error | undefined;
   /** Files that were loaded. */
   loads = 0;
@@ -59,7 +59,7 @@ export class FakeEngine implements EnginePort {
     return sequence;
   }
 
-  /** Nothing of the sequence exists before the whole file was read. */
+  /** Creates the sequence after the whole file was read. */
   async load(file: string): Promise<FakeSequence> {
     let cells: Cell[];
     try {
@@ -111,7 +111,7 @@ export class FakeSequence implements SequencePort {
     return Int32Array.from(this.all.slice(0, this.length));
   }
 
-  /** Of all cells, filled or not. */
+  /** Tokens of all cells, filled or not. */
   get all(): number[] {
     return this.filledOrNot.map(({ token }) => token);
   }
@@ -163,14 +163,14 @@ export class FakeSequence implements SequencePort {
     return answer;
   }
 
-  /** Runs ahead of the reader, as the engine does: what is sampled waits until it is read. */
+  /** Runs ahead of the reader, as the engine does: sampled tokens are queued. */
   async #run(job: Job, answer: TokenStream, hasLeft: () => boolean): Promise<void> {
     const stopIfLeft = () => {
       if (job.signal?.aborted || hasLeft()) throw pocketError("CANCELLED");
     };
     let failure: Error | undefined;
     try {
-      // The edit waits for the step under way.
+      // The edit waits for the running step.
       if (this.engine.gate) await this.engine.gate;
       stopIfLeft();
       this.#edit(job);
@@ -198,14 +198,14 @@ export class FakeSequence implements SequencePort {
   #edit({ splices }: Job): void {
     const cut = splices.reduce((sum, { start, end }) => sum + end - start, 0);
     const added = splices.reduce((sum, { tokens }) => sum + tokens.length, 0);
-    // As the real pool: cut cells count only when they are this sequence's alone; here they never count.
+    // The real pool counts cut cells as free if no other sequence shares them; here they never count.
     if (added > this.engine.tokensFree) {
       throw pocketError("CACHE_FULL", Math.floor(this.engine.tokensFree / 16), 16, added - cut);
     }
     const cells = this.filledOrNot.slice();
     for (const { start, end, tokens } of splices.toReversed()) {
       const gap = Array.from(tokens, (token) => this.engine.open(token));
-      // Survivors are other cells from here on: a fork that shares them keeps its own judgement of them.
+      // Copies the survivors, so that a fork that shares them keeps its own exactness.
       const behind = cells.slice(end).map((cell) => (cell.filled ? { ...cell, exact: false } : cell));
       cells.splice(start, cells.length - start, ...gap, ...behind);
     }
@@ -229,10 +229,10 @@ export class FakeSequence implements SequencePort {
   }
 
   #fill(cell: Cell): void {
-    const place = this.filledOrNot.indexOf(cell);
-    cell.exact = this.filledOrNot.slice(0, place).every(({ exact }) => exact);
+    const index = this.filledOrNot.indexOf(cell);
+    cell.exact = this.filledOrNot.slice(0, index).every(({ exact }) => exact);
     cell.filled = true;
-    cell.birth = place;
+    cell.birth = index;
     this.engine.tokensComputed++;
   }
 }
@@ -252,24 +252,24 @@ function checkSplices({ splices, maxTokens }: Job, length: number): void {
   }
 }
 
-/** A model whose answers are scripted: each prompt gets the next one, token by token, then `stopToken`. */
+/** A model with scripted answers: each prompt gets the next one, token by token, then `stopToken`. */
 export function scripted(
   answers: readonly (readonly number[])[],
   stopToken: number,
   isTurn: (tokens: readonly number[]) => boolean,
 ): Model {
   let answer = -1;
-  let place = 0;
+  let index = 0;
   return (tokens) => {
     if (isTurn(tokens)) {
       answer++;
-      place = 0;
+      index = 0;
     }
-    return answers[answer % answers.length]![place++] ?? stopToken;
+    return answers[answer % answers.length]![index++] ?? stopToken;
   };
 }
 
-/** A model that says something else after every other text, and never stops. */
+/** A model whose next token depends on all tokens before it; it never stops. */
 export function hashing(vocabulary: number): Model {
   return (tokens) => {
     let hash = 2166136261;

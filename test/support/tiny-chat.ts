@@ -1,5 +1,5 @@
-// A chat on the real engine with the seeded tiny model: f32 throughout, so that what differs between two ways
-// to the same cells is the order of a sum. For what only real keys and values can prove.
+// A chat on the real engine with the seeded tiny model. It uses f32 throughout, so that two ways to the same cells differ
+// only by the order of sums.
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { readManifest } from "../../models/manifest.ts";
@@ -20,7 +20,7 @@ export interface TinyChat {
   close(): Promise<void>;
 }
 
-/** Model folders are per name: test files may run at the same time. */
+/** Each name has its own model folder, because test files may run at the same time. */
 export async function openTinyChat(
   name: string,
   options: Partial<LocalChatOptions> & { readonly pages?: number } = {},
