@@ -1,9 +1,11 @@
 // A real task with a real model in a window that it does not fit in: the agent reads twelve reports, compacts on the
 // way and writes down twelve codes. A row per turn with its peak input, what suffix reuse computed, what prefix reuse
 // alone would have, and the time; behind them the sums, how many codes are right, and whether the archive is whole.
+
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Command, Option } from "commander";
 import { localCount } from "../../src/cli/agent-runtime.ts";
 import { packageRoot } from "../../src/cli/package-root.ts";
 import { exportRun } from "../../src/context/export.ts";
@@ -15,6 +17,7 @@ import { beginRun, driveRun } from "../../src/harness/run.ts";
 import { openToolset } from "../../src/harness/tools/toolset.ts";
 import { thisMachine } from "../support/machine.ts";
 import { folderOf, openBenchServer } from "../support/open-model.ts";
+import { modelOption } from "../support/options.ts";
 import { Report } from "../support/results.ts";
 import { answerFile, reportsOf, rightOnes, type Report as Station, taskOf, writeReports } from "./reports.ts";
 
@@ -176,3 +179,22 @@ function sums(report: RunReport, { outcome, damages, stations, text, table }: En
 function print(lines: readonly string[]): void {
   process.stdout.write(`\n${lines.map((line) => `- ${line}`).join("\n")}\n`);
 }
+
+export const agentCommand = new Command("agent")
+  .description("a task larger than the context window, by an agent that compacts: one row per turn")
+  .addOption(modelOption())
+  .addOption(new Option("--harness <name>", "pca or react").choices(["pca", "react"]).default("pca"))
+  .option("--window <tokens>", "context window of the run", Number, 8192)
+  .option(
+    "--nudge <share>",
+    "share of the window from which the agent is asked to compact; 0: never",
+    Number,
+    0.6,
+  )
+  .option("--no-force", "ask only")
+  .option("--temperature <number>", "sampling temperature", Number, 0.3)
+  .option("--seed <n>", "seed of the reports and of sampling", Number, 7)
+  .option("--reports <n>", "number of reports, up to 12; half of those fit the window", Number, 12)
+  .option("--turns <n>", "maximum turns", Number, 60)
+  .option("--keep <folder>", "keep the workspace, the store and the exported run in this folder")
+  .action(agent);

@@ -1,14 +1,24 @@
 // The headline: what a compaction costs, by how large the context is, where it is cut, how much goes and how long
 // the summary is, for each way to reuse the cache. Rows go to bench/results/compaction.jsonl, one per condition and
 // arm; plots and tables are made of them by docs/performance/.
+
 import { loadavg } from "node:os";
 import { join } from "node:path";
+import { Command, Option } from "commander";
 import { packageRoot } from "../../src/cli/package-root.ts";
 import { thisMachine } from "../support/machine.ts";
 import { folderOf } from "../support/open-model.ts";
+import {
+  kvOption,
+  modelOption,
+  numbers,
+  prefillCacheOptions,
+  repeatOption,
+  withPrefillCache,
+} from "../support/options.ts";
 import { median, Report, type Row } from "../support/results.ts";
 import { sourceText } from "./conversation.ts";
-import { arms, type Cell, defaultContexts, type GridName, gridOf } from "./grid.ts";
+import { arms, type Cell, defaultContexts, type GridName, gridNames, gridOf } from "./grid.ts";
 import { InProcessServer, type Reading } from "./in-process-server.ts";
 import { comparePeer, type PeerPrompt } from "./llama.ts";
 import { type ChainReading, Measurer, type Splice } from "./measure.ts";
@@ -22,8 +32,6 @@ export interface CompactionOptions {
   readonly kv: string;
   readonly repeat: number;
   readonly prefillCache?: string;
-  /** Former name of `prefillCache`. */
-  readonly prefills?: string;
   /** Absent: all of it. */
   readonly only?: (typeof compactionParts)[number];
   /** "llama.cpp": the same prompts to its server, with the weights of `gguf`. */
@@ -51,7 +59,7 @@ async function measureModel(report: Report, name: string, run: string, options: 
   const contexts = options.contexts ?? defaultContexts[options.grid];
   const longest = Math.max(...contexts);
   const { kv, repeat } = options;
-  const prefillCache = options.prefillCache ?? options.prefills;
+  const { prefillCache } = options;
   // The conversation, one that computes all of it anew, and the version before that edit share little.
   const server = await InProcessServer.open({
     folder: folderOf(name),
@@ -157,3 +165,34 @@ function numbersOf(readings: readonly Reading[]): Row {
     pages,
   };
 }
+
+/** The options that `compaction` and `report` share. */
+export function compactionOptions(command: Command): Command {
+  command
+    .addOption(modelOption())
+    .addOption(
+      new Option("--grid <name>", "which conditions are measured").choices(gridNames).default("headline"),
+    )
+    .option("--contexts <tokens>", "prompt lengths, instead of the grid's", numbers)
+    .addOption(kvOption())
+    .addOption(repeatOption(3));
+  for (const option of prefillCacheOptions(
+    "keep the prefill in this folder for the next run of the same model",
+  )) {
+    command.addOption(option);
+  }
+  return command
+    .addOption(
+      new Option("--only <part>", "the grid's conditions, its chains, or the row over HTTP").choices(
+        compactionParts,
+      ),
+    )
+    .addOption(new Option("--compare <peer>", "send the same prompts to a peer").choices(["llama.cpp"]))
+    .option("--gguf <file>", "weights of the peer");
+}
+
+export const compactionCommand = compactionOptions(new Command("compaction"))
+  .description(
+    "time to first token after a compaction, for each way to reuse the cache, over a grid of conditions",
+  )
+  .action((options) => compaction(withPrefillCache(options)));

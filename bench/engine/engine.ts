@@ -3,7 +3,9 @@
 // on and off, ONNX Runtime GenAI. `times best peer` holds ours against the best of them, `ours over it` against each.
 // Decode is also given as a share of what the memory bandwidth would allow, as it is measured in front of the row and
 // behind it: a host that lends its memory to others too may give half of it a minute later.
+
 import { join } from "node:path";
+import { Command, Option } from "commander";
 import { packageRoot } from "../../src/cli/package-root.ts";
 import { Config } from "../../src/config/config.ts";
 import type { KvType } from "../../src/engine/addon.ts";
@@ -12,6 +14,15 @@ import { openGenai } from "../peers/genai.ts";
 import { type LlamaOptions, llamaBench, openLlama } from "../peers/llama.ts";
 import { thisMachine } from "../support/machine.ts";
 import { folderOf } from "../support/open-model.ts";
+import {
+  activationsOption,
+  depthsOption,
+  ggufOption,
+  kvsOption,
+  modelOption,
+  repeatOption,
+  rowsOption,
+} from "../support/options.ts";
 import { Report } from "../support/results.ts";
 import { median, spread } from "../support/samples.ts";
 import { sourceFile, weightsRead } from "../support/weights-read.ts";
@@ -240,3 +251,23 @@ function storedBytes({ manifest }: PocketEngine): number {
 function isPocket(engine: PeerEngine): engine is PocketEngine {
   return "together" in engine;
 }
+
+export const engineCommand = new Command("engine")
+  .description(
+    "tokens per second of the runner: prefill and decode at depth, a cold prompt, concurrent streams",
+  )
+  .addOption(modelOption())
+  .addOption(depthsOption())
+  .addOption(kvsOption())
+  .addOption(activationsOption())
+  .addOption(
+    new Option("--compare <peers...>", "alternate with peers on the same weights; scripts/peers builds them")
+      .choices(["llama.cpp", "genai"])
+      .default([]),
+  )
+  .addOption(ggufOption())
+  .addOption(rowsOption("pp512,tg32 d0"))
+  .addOption(repeatOption(5))
+  .option("--quick", "depths 0 and 2,048, three repetitions")
+  .option("--no-bandwidth", "do not measure the memory bandwidth")
+  .action(engine);

@@ -2,8 +2,10 @@
 // what the oracle (a cold prefill of the new context) says next; facts asked for; compactions in a chain. Every
 // arm of a conversation is kept as a JSON line as soon as it is measured, and the tables are made from those lines, so that
 // runs can be interrupted and put together. README.md beside it says how to read them.
+
 import { appendFileSync, existsSync, mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { Command, Option } from "commander";
 import type { Manifest } from "../../models/manifest.ts";
 import { packageRoot } from "../../src/cli/package-root.ts";
 import type { KvType } from "../../src/engine/addon.ts";
@@ -11,6 +13,15 @@ import { ggufFolders, threads } from "../engine/engine.ts";
 import { TransformersPeer } from "../peers/transformers.ts";
 import { thisMachine } from "../support/machine.ts";
 import { folderOf, openBenchRunner } from "../support/open-model.ts";
+import {
+  activationsOption,
+  ggufOption,
+  kvOption,
+  modelOption,
+  numbers,
+  prefillCacheOptions,
+  withPrefillCache,
+} from "../support/options.ts";
 import { sourceFile } from "../support/weights-read.ts";
 import { type Arm, arms } from "./arms.ts";
 import { type ChainRound, chain } from "./chain.ts";
@@ -36,8 +47,6 @@ export interface FidelityOptions {
   readonly texts?: readonly string[];
   /** Folder for prefills and answers: arms that have a line already are passed over. */
   readonly prefillCache?: string;
-  /** Former name of `prefillCache`. */
-  readonly prefills?: string;
   /** The same arms on the same tokens by another engine; gguf: folders of the file that the model was made from. */
   readonly compare?: "transformers";
   readonly gguf: readonly string[];
@@ -191,4 +200,36 @@ function linesOf(file: string): ScoreLine[] {
 
 function prefillFolder({ prefillCache, prefills }: FidelityOptions): string | undefined {
   return prefillCache ?? prefills;
+}
+
+export const fidelityCommand = fidelityOptions(new Command("fidelity"))
+  .description("quality after a compaction with reuse and repair, against a cold prefill")
+  .action((options) => fidelity(withPrefillCache(options)));
+
+function fidelityOptions(command: Command): Command {
+  command
+    .addOption(modelOption())
+    .option("--arms <names...>", "arms to measure (none, the oracle, always runs); default: all")
+    .option("--seeds <numbers>", "one conversation per seed", numbers, [0, 1, 2, 3])
+    .option("--results <least,most>", "tokens of a tool result", numbers, [250, 900])
+    .option(
+      "--texts <folders...>",
+      "tools return parts of the files in these folders, instead of the corpus",
+    );
+  for (const option of prefillCacheOptions(
+    "keep prefills and answers in this folder; skip arms already measured",
+  )) {
+    command.addOption(option);
+  }
+  return command
+    .option("--chain <rounds>", "consecutive compactions; 0: none", Number, 20)
+    .addOption(
+      new Option("--compare <engine>", "the same arms on the same tokens by another engine").choices([
+        "transformers",
+      ]),
+    )
+    .addOption(ggufOption())
+    .option("--tables <file>", "print the tables of earlier results; measure nothing")
+    .addOption(kvOption())
+    .addOption(activationsOption());
 }

@@ -1,19 +1,21 @@
 // The kernels alone: builds bench/kernels/native/ with CMake and runs one of its programs, or all. A program takes words
 // that choose rows (all must occur) and --json for one JSON object a line; it repeats, and names its median, by
 // itself.
+
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readdirSync } from "node:fs";
 import { cpus } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { Command } from "commander";
 import { packageRoot } from "../../src/cli/package-root.ts";
 import { thisMachine } from "../support/machine.ts";
 import { Report, type Row } from "../support/results.ts";
 
 /** `attention` for bench/kernels/native/attention_bench.cpp. */
 export function kernelNames(): string[] {
-  const files = readdirSync(join(packageRoot(), "bench", "native"));
+  const files = readdirSync(join(packageRoot(), "bench", "kernels", "native"));
   return files.flatMap((file) => file.match(/^(\w+)_bench\.cpp$/)?.[1] ?? []).toSorted();
 }
 
@@ -66,4 +68,18 @@ export async function besideMemory<T>(
   const result = await work();
   const after = await read?.();
   return { result, bytesPerSecond: Math.max(before ?? Number.NaN, after ?? Number.NaN) };
+}
+
+/** One command per program, and `kernels` for all of them. */
+export function kernelCommands(): Command[] {
+  const commandOf = (name: string, names: readonly string[], description: string) =>
+    new Command(name)
+      .argument("[words...]", "run the rows that contain all words")
+      .description(description)
+      .action((words: string[]) => kernels(names, words));
+  const names = kernelNames();
+  return [
+    ...names.map((name) => commandOf(name, [name], `bench/kernels/native/${name}_bench.cpp`)),
+    commandOf("kernels", names, "every program of bench/kernels/native/"),
+  ];
 }

@@ -1,15 +1,18 @@
 // The engine under load, no server in between: streams together against one alone, the gaps of a running stream
 // while somebody else's long prompt is read (at several budgets), and reading cells from a file against
 // computing them again. Gaps are taken where the reader gets its tokens.
+
 import { mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Command } from "commander";
 import { packageRoot } from "../../src/cli/package-root.ts";
 import type { KvType, Runner } from "../../src/engine/addon.ts";
 import { Engine } from "../../src/engine/engine.ts";
 import { greedy, type Job, type SequencePort } from "../../src/engine/job.ts";
 import { thisMachine } from "../support/machine.ts";
 import { folderOf, openBenchRunner } from "../support/open-model.ts";
+import { activationsOption, kvOption, modelOption } from "../support/options.ts";
 import { Report } from "../support/results.ts";
 
 export interface LoadBenchOptions {
@@ -182,3 +185,20 @@ function quantile(values: readonly number[], part: number): number {
   const sorted = values.toSorted((a, b) => a - b);
   return sorted[Math.min(sorted.length - 1, Math.floor(part * sorted.length))] ?? Number.NaN;
 }
+
+export const loadCommand = new Command("load")
+  .description(
+    "concurrent streams, gaps of a stream during a long prefill, loading cells against computing them",
+  )
+  .addOption(modelOption())
+  .addOption(kvOption())
+  .addOption(activationsOption())
+  .option("--prompt <tokens>", "length of the long prompt", Number, 16_384)
+  .option(
+    "--watched <tokens>",
+    "tokens at the end of the long prompt that are read during a stream",
+    Number,
+    2048,
+  )
+  .option("--tokens <n>", "new tokens of each stream", Number, 256)
+  .action(load);

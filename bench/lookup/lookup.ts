@@ -1,8 +1,10 @@
 // Prompt lookup on against off, in turn, in one process: an answer that repeats a source file with small changes, and
 // one that invents. The prompt is read once and found again, so that what is timed is decoding: tokens after the first
 // a second. And what a step costs by its rows, from which the most proposals of a step were chosen.
+
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { Command } from "commander";
 import type { ChatEvent, ChatRequest } from "../../src/chat/chat.ts";
 import { packageRoot } from "../../src/cli/package-root.ts";
 import type { KvType, Runner } from "../../src/engine/addon.ts";
@@ -10,6 +12,7 @@ import { greedy } from "../../src/engine/job.ts";
 import type { Backend } from "../../src/server/backend.ts";
 import { thisMachine } from "../support/machine.ts";
 import { folderOf, openBenchRunner, openBenchServer } from "../support/open-model.ts";
+import { activationsOption, kvOption, modelOption, numbers, repeatOption } from "../support/options.ts";
 import { median, Report } from "../support/results.ts";
 
 export interface LookupBenchOptions {
@@ -53,7 +56,7 @@ export async function lookup(options: LookupBenchOptions): Promise<void> {
 }
 
 function tasks(): [label: string, request: ChatRequest][] {
-  const file = readFileSync(join(packageRoot(), "src", "server", "answer.ts"), "utf8")
+  const file = readFileSync(join(packageRoot(), "src", "server", "openai", "respond.ts"), "utf8")
     .split("\n")
     .slice(0, lines);
   const edit = `Here is a file:\n\n\`\`\`ts\n${file.join("\n")}\n\`\`\`\n\nRename \`gather\` to \`collectAnswer\` everywhere. Answer with the complete new file and nothing else.`;
@@ -161,3 +164,16 @@ async function step(runner: Runner, base: number, depth: number, rows: number) {
   runner.release(sequence);
   return { ms, logprob: outcomes[0]!.topLogprobs[0]! };
 }
+
+export const lookupCommand = new Command("lookup")
+  .description(
+    "prompt lookup on against off, on an edit of a source file and on free text; time of a step by rows",
+  )
+  .addOption(modelOption())
+  .addOption(kvOption())
+  .addOption(activationsOption())
+  .option("--tokens <n>", "new tokens of each answer", Number, 400)
+  .addOption(repeatOption(5))
+  .option("--rows <n>", "rows of a step; 1: no step is timed", numbers, [2, 3, 4, 6, 8, 12, 16])
+  .option("--only <words...>", "measure answers whose name has all words", [])
+  .action(lookup);

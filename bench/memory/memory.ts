@@ -1,8 +1,10 @@
 // Peak resident memory of a server whose pool is full, and what it is made of. Linux tells (VmHWM and its kin in
 // /proc/self/status); elsewhere the bench says that it cannot. This process loads TypeScript itself, which a
 // built server does not: the row `process` is that share, measured before anything is opened.
+
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
+import { Command } from "commander";
 import { openLocalModel } from "../../src/cli/local-model.ts";
 import { packageRoot } from "../../src/cli/package-root.ts";
 import { serverOptions } from "../../src/cli/serve.ts";
@@ -11,7 +13,9 @@ import type { RunnerInfo } from "../../src/engine/addon.ts";
 import { buildServer } from "../../src/server/app.ts";
 import { thisMachine } from "../support/machine.ts";
 import { folderOf } from "../support/open-model.ts";
+import { compareOption, ggufOption, kvOption, modelOption } from "../support/options.ts";
 import { Report } from "../support/results.ts";
+import { memoryCompare } from "./memory-compare.ts";
 
 interface Residence {
   /** MiB: the most ever, now, and of now what is backed by files. */
@@ -111,3 +115,13 @@ function residence(): Residence {
 function weightBytes(folder: string): number {
   return readdirSync(folder).reduce((sum, file) => sum + statSync(join(folder, file)).size, 0);
 }
+
+export const memoryCommand = new Command("memory")
+  .description("peak resident memory of a server whose pool is full, and its parts")
+  .addOption(modelOption())
+  .option("--tokens <n>", "tokens of the pool", Number, 32_768)
+  .addOption(kvOption())
+  .addOption(compareOption())
+  .addOption(ggufOption())
+  .option("--peer-tokens <n>", "tokens that the peer computes; default: all", Number)
+  .action((options) => (options.compare ? memoryCompare(options) : memory(options)));

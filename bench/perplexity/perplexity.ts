@@ -1,13 +1,16 @@
 // Perplexity of test/golden/corpus.txt: windows of 2,048 tokens that do not see one another, the first token of
 // each unscored, exactly as scripts/golden.py scores the reference in float32. What a weight format, a KV type
 // or quantised activations cost is the difference from that reference.
+
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { Command } from "commander";
 import { packageRoot } from "../../src/cli/package-root.ts";
 import type { KvType, Runner } from "../../src/engine/addon.ts";
 import { Tokenizer } from "../../src/text/tokenizer.ts";
 import { thisMachine } from "../support/machine.ts";
 import { folderOf, openBenchRunner } from "../support/open-model.ts";
+import { commas, kvsOption, modelOption } from "../support/options.ts";
 import { Report } from "../support/results.ts";
 
 const windowTokens = 2048;
@@ -85,3 +88,10 @@ async function score(runner: Runner, tokens: Int32Array): Promise<{ nll: number;
   }
   return { nll, scored };
 }
+
+export const perplexityCommand = new Command("perplexity")
+  .description("perplexity of test/golden/corpus.txt, and its difference from the float32 reference")
+  .addOption(modelOption())
+  .addOption(kvsOption())
+  .option("--activations <types>", "int8, f32", commas, ["int8"])
+  .action(perplexity);

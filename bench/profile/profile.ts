@@ -1,9 +1,11 @@
 // Where the time of a decode step and of a prompt's chunk goes, part by part, as the addon that ships counts it: for
 // each number of threads and depth, the median of a part over several steps, its share of the whole, and its rate
 // beside what the memory gives. The parts of a line are medians of their own, so they do not add up to the last digit.
+
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Command } from "commander";
 import type { Manifest } from "../../models/manifest.ts";
 import { packageRoot } from "../../src/cli/package-root.ts";
 import type { KvType, Runner, SequenceId } from "../../src/engine/addon.ts";
@@ -14,6 +16,15 @@ import { append, chunkTokens as chunk } from "../fidelity/cells.ts";
 import { type BandwidthReader, bandwidthReader, besideMemory } from "../kernels/kernels.ts";
 import { thisMachine } from "../support/machine.ts";
 import { folderOf, openBenchRunner } from "../support/open-model.ts";
+import {
+  activationsOption,
+  depthsOption,
+  kvsOption,
+  modelOption,
+  numbers,
+  repeatOption,
+  rowsOption,
+} from "../support/options.ts";
 import { Report } from "../support/results.ts";
 import { median } from "../support/samples.ts";
 import { between, linesOf, type StepShape, type StepTime, sideBySide } from "./parts.ts";
@@ -188,3 +199,15 @@ async function timedStep(runner: Runner, sequence: SequenceId, tokens: Int32Arra
   const time: StepTime = { parts: between(before, runner.profile()), addon, whole };
   return { token: outcomes[0]!.token, time };
 }
+
+export const profileCommand = new Command("profile")
+  .description("where the time of a decode step and of a 512-token prefill goes, part by part")
+  .addOption(modelOption())
+  .addOption(depthsOption().default([0]))
+  .addOption(kvsOption())
+  .addOption(activationsOption())
+  .addOption(rowsOption("decode,pp512 d0"))
+  .option("--threads <numbers>", "threads of the runner; default: as configured, and 1", numbers)
+  .addOption(repeatOption(5))
+  .option("--no-bandwidth", "do not measure the memory bandwidth")
+  .action(profile);

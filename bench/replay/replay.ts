@@ -2,8 +2,10 @@
 // Every prompt is sent to the local session and computed; the recording says what the agent answered. A row per run
 // and harness, and a line per turn in bench/results/replay-turns.jsonl. Generating is not measured: both say the same
 // words, and the summaries' tokens stand in a column.
+
 import { readFileSync } from "node:fs";
 import { loadavg } from "node:os";
+import { Command } from "commander";
 import type { ChatRequest, Message, Reuse } from "../../src/chat/chat.ts";
 import { packageRoot } from "../../src/cli/package-root.ts";
 import type { CountTokens } from "../../src/context/block.ts";
@@ -14,6 +16,7 @@ import type { RunReport } from "../../src/harness/report.ts";
 import { InProcessServer } from "../compaction/in-process-server.ts";
 import { thisMachine } from "../support/machine.ts";
 import { folderOf } from "../support/open-model.ts";
+import { kvOption, modelOption } from "../support/options.ts";
 import { Report } from "../support/results.ts";
 import { record } from "./agent.ts";
 import { scripts } from "./scripts.ts";
@@ -144,3 +147,13 @@ class WatchingTill implements CostModel {
     this.till.addAnswer(message);
   }
 }
+
+export const replayCommand = new Command("replay")
+  .description("recorded agent runs on the real engine: Pocket Context Agent against ReAct on the same moves")
+  .addOption(modelOption())
+  .addOption(kvOption())
+  .option("--turns <n>", "moves of each generated recording", Number, 48)
+  .option("--result-tokens <n>", "maximum tokens of one tool result", Number, 600)
+  .option("--recordings <files...>", "exports of `pocket runs export`, instead of generated recordings")
+  .option("--prefix", "also run PCA with prefix reuse only", false)
+  .action(replayRuns);

@@ -1,12 +1,15 @@
 // npm run bench -- report: the compaction grid and the replays, measured one after the other, and a folder made of
 // their rows, docs/performance/ by default: compaction.md with the tables, and its figures. --only-write uses the latest rows
 // without measuring. The text that explains each table is here.
+
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { Command } from "commander";
 import type { TopLevelSpec } from "vega-lite";
 import { packageRoot } from "../../src/cli/package-root.ts";
-import { type CompactionOptions, compaction } from "../compaction/compaction.ts";
+import { type CompactionOptions, compaction, compactionOptions } from "../compaction/compaction.ts";
 import { replayRuns } from "../replay/replay.ts";
+import { withPrefillCache } from "../support/options.ts";
 import { againstIdeal, chains, computed, firstToken, isUsual } from "./figures.ts";
 import { replay } from "./replay-figures.ts";
 import { latestRows, number, type ResultRow } from "./rows.ts";
@@ -146,3 +149,11 @@ export function verdict(replays: readonly ResultRow[]): string {
     `ReAct appends only, so it computes every token once, and no policy that adds a token can compute fewer. Of what the Pocket Context Agent computes beyond it, the catalogs are ${share("catalog")} and the compressor's requests ${share("of it compressor")}; the rest are its two tools, its own calls, memories and copies. The catalog is at the end of the prompt, so each request computes it again: it costs its own length every turn. In return the peak input is smaller, which is what has to fit into the window and what attention pays for.`,
   ].join("\n\n");
 }
+
+export const reportCommand = compactionOptions(new Command("report"))
+  .description("run compaction and replay, then write tables and figures to docs/performance/")
+  .option("--turns <n>", "moves of each recording", Number, 48)
+  .option("--result-tokens <n>", "maximum tokens of one tool result", Number, 600)
+  .option("--only-write", "write the report of the latest rows without measuring", false)
+  .option("--to <folder>", "folder of the report", join(packageRoot(), "docs", "performance"))
+  .action((options) => writeReport(withPrefillCache(options)));

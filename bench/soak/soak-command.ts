@@ -1,5 +1,6 @@
 // npm run bench -- soak: the server under many bad clients and a faulty runner, for as long as asked. Anything
 // wrong is a sentence on standard error and exit code 1; the row says how much was done meanwhile.
+import { Command } from "commander";
 import { packageRoot } from "../../src/cli/package-root.ts";
 import { thisMachine } from "../support/machine.ts";
 import { Report } from "../support/results.ts";
@@ -40,3 +41,10 @@ export async function soak(options: {
   for (const sentence of wrongs.slice(0, 50)) process.stderr.write(`soak: ${sentence}\n`);
   if (wrongs.length > 0) process.exitCode = 1;
 }
+
+export const soakCommand = new Command("soak")
+  .description("many misbehaving clients, a tiny pool and a faulty runner; checks that nothing leaks")
+  .option("--minutes <n>", "duration", Number, 30)
+  .option("--seed <n>", "seed of clients and faults", Number, 1)
+  .option("--clients <n>", "concurrent clients", Number, 32)
+  .action(soak);

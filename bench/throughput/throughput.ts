@@ -1,9 +1,11 @@
 // Streams together against one alone, over the real server: each stream a prompt of its own and as many tokens as
 // asked for, sampled at temperature 1, so that no rival can guess them. Tokens of all answers over the time until
 // the last has ended; reading the prompts is part of it.
+import { Command } from "commander";
 import { alternate } from "../engine/peer-engine.ts";
 import { text } from "../engine/rows.ts";
 import { type PeerServer, type PeerServerOptions, withPeerServers } from "../peers/peer-server.ts";
+import { compareOption, ggufOption, kvOption, modelOption, repeatOption } from "../support/options.ts";
 import { median, spread } from "../support/samples.ts";
 
 export interface ThroughputOptions extends PeerServerOptions {
@@ -43,3 +45,14 @@ export async function throughput(options: ThroughputOptions): Promise<void> {
     }
   });
 }
+
+export const throughputCommand = new Command("throughput")
+  .description("concurrent streams against one stream, over the real server")
+  .addOption(modelOption())
+  .addOption(kvOption())
+  .option("--streams <n>", "number of concurrent streams", Number, 8)
+  .option("--tokens <n>", "new tokens of each answer", Number, 128)
+  .addOption(compareOption())
+  .addOption(ggufOption())
+  .addOption(repeatOption(5))
+  .action(throughput);
