@@ -41,22 +41,22 @@ export interface AgentBenchOptions {
 export async function agent(options: AgentBenchOptions): Promise<void> {
   for (const name of options.model) {
     const folder = options.keep ?? join(tmpdir(), `pocket-agent-${process.pid}`);
-    const place = join(folder, name);
-    rmSync(place, { recursive: true, force: true });
-    mkdirSync(place, { recursive: true });
-    await runOne(name, place, options);
+    const runFolder = join(folder, name);
+    rmSync(runFolder, { recursive: true, force: true });
+    mkdirSync(runFolder, { recursive: true });
+    await runOne(name, runFolder, options);
     if (options.keep === undefined) rmSync(folder, { recursive: true });
   }
 }
 
-async function runOne(name: string, place: string, options: AgentBenchOptions): Promise<void> {
+async function runOne(name: string, runFolder: string, options: AgentBenchOptions): Promise<void> {
   const { harness, window, nudge, force, temperature, seed, turns, reports } = options;
   const stations = reportsOf(seed, reports);
-  const workspace = join(place, "workspace");
+  const workspace = join(runFolder, "workspace");
   writeReports(workspace, stations);
   // The server's own proportion: the context, and the cells of what was compacted, which an expand wants back.
   const model = await openBenchServer(folderOf(name), 4 * window);
-  const store = new Store(join(place, "runs.sqlite"));
+  const store = new Store(join(runFolder, "runs.sqlite"));
   const kit = openToolset({ workspace, window });
   try {
     const nudged = nudge > 0 && harness === "pca" ? { nudge, force } : {};
@@ -72,7 +72,7 @@ async function runOne(name: string, place: string, options: AgentBenchOptions): 
       signal,
       onEvent: (event) => table.add(event),
     });
-    writeFileSync(join(place, "run.jsonl"), `${[...exportRun(store.database, "agent")].join("\n")}\n`);
+    writeFileSync(join(runFolder, "run.jsonl"), `${[...exportRun(store.database, "agent")].join("\n")}\n`);
     const written = join(workspace, answerFile);
     const text = existsSync(written) ? readFileSync(written, "utf8") : "";
     table.print();

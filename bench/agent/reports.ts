@@ -24,9 +24,9 @@ const stations = [
 /** Reports of about 3,600 characters, so that one read shows all of one. */
 export function reportsOf(seed: number, count = stations.length): Report[] {
   const random = randomOf(seed);
-  return stations.slice(0, count).map((station, place) => {
+  return stations.slice(0, count).map((station, index) => {
     const code = String(1000 + Math.floor(9000 * random()));
-    const path = `reports/${String(place + 1).padStart(2, "0")}-${station}.md`;
+    const path = `reports/${String(index + 1).padStart(2, "0")}-${station}.md`;
     return { path, station, code, text: textOf(station, code, random) };
   });
 }
@@ -41,7 +41,7 @@ export function taskOf(reports: readonly Report[]): string {
   return [
     `${reports.length} stations have each sent a report. A report gives the calibration code of its station, a number of four digits, once and somewhere in its text. Find all ${reports.length} codes.`,
     "Work through this list from top to bottom, one call per step; look into the context for the steps that are done, and do the next one:",
-    ...steps.map((step, place) => `${place + 1}. ${step}`),
+    ...steps.map((step, index) => `${index + 1}. ${step}`),
   ].join("\n");
 }
 

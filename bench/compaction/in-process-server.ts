@@ -148,7 +148,7 @@ export class InProcessServer {
       const { promptTokens, cacheUsage } = event;
       return { ms: performance.now() - begin, promptTokens, cacheUsage };
     }
-    throw new Error("The answer ended without a bill.");
+    throw new Error("The answer ended without cache usage.");
   };
 
   /** As a plain client: an event stream, its first chunk with text. */
@@ -180,7 +180,7 @@ export class InProcessServer {
       promptTokens = chunk.usage?.prompt_tokens ?? promptTokens;
       cacheUsage = (chunk as { readonly pocket?: CacheUsage }).pocket ?? cacheUsage;
     }
-    if (!cacheUsage) throw new Error("The stream ended without a bill.");
+    if (!cacheUsage) throw new Error("The stream ended without cache usage.");
     return { ms, promptTokens, cacheUsage };
   };
 }

@@ -49,7 +49,7 @@ export async function comparePeer({ gguf, prompts, repeat, context, add }: PeerO
       // It computes nearly all of an edited prompt, which takes minutes when that is long.
       await measure("llama.cpp --cache-reuse 64", edited, edited.length > 4000 ? 1 : repeat);
       const held = base.slice(0, edited.length - inserted);
-      const fresh = Array.from({ length: inserted }, (_, place) => 2000 + ((place * 37) % 20_000));
+      const fresh = Array.from({ length: inserted }, (_, index) => 2000 + ((index * 37) % 20_000));
       await measure("llama.cpp appending", [...held, ...fresh], repeat);
     }
   } finally {

@@ -9,7 +9,7 @@ import { Command, Option } from "commander";
 import { packageRoot } from "../../src/cli/package-root.ts";
 import { Config } from "../../src/config/config.ts";
 import type { KvType } from "../../src/engine/addon.ts";
-import { type BandwidthReader, bandwidthReader, besideMemory } from "../kernels/kernels.ts";
+import { type BandwidthReader, bandwidthReader, withBandwidth } from "../kernels/kernels.ts";
 import { openGenai } from "../peers/genai.ts";
 import { type LlamaOptions, llamaBench, openLlama } from "../peers/llama.ts";
 import { thisMachine } from "../support/machine.ts";
@@ -140,7 +140,7 @@ async function measureRows(
         able.map((engine) => () => measure(engine)),
         repeat,
       );
-    const { result: seconds, bytesPerSecond } = await besideMemory(
+    const { result: seconds, bytesPerSecond } = await withBandwidth(
       row.kind === "decode" ? bandwidth : undefined,
       async () => (row.kind === "cold" ? cold : turns()),
     );
@@ -177,8 +177,8 @@ function addRows(
   const tokens = row.kind === "together" ? row.count * streams : row.count;
   const rates = seconds.map((each) => each.map((one) => tokens / one));
   const theirs = Math.max(...rates.slice(1).map(median), aside ?? -Infinity);
-  for (const [place, engine] of engines.entries()) {
-    const rate = median(rates[place]!);
+  for (const [index, engine] of engines.entries()) {
+    const rate = median(rates[index]!);
     // The limit counts the source file's bytes; who reads other weights has another.
     const isOfFile = engine.weights === undefined;
     const least = isOfFile ? bytesRead(row.depth) / bytesPerSecond : Number.NaN;
@@ -187,13 +187,13 @@ function addRows(
       row: row.name,
       who: engine.name,
       "tokens/s": rate,
-      ...spread(rates[place]!),
+      ...spread(rates[index]!),
       ...(Number.isFinite(least) && {
         "of limit": `${(rate * least * 100).toFixed(0)} %`,
         "GB/s": bytesPerSecond / 1e9,
       }),
-      ...(place === 0 && Number.isFinite(theirs) && { "times best peer": rate / theirs }),
-      ...(place > 0 && { "ours over it": median(rates[0]!) / rate }),
+      ...(index === 0 && Number.isFinite(theirs) && { "times best peer": rate / theirs }),
+      ...(index > 0 && { "ours over it": median(rates[0]!) / rate }),
     });
   }
 }

@@ -39,12 +39,12 @@ export async function alternate(
   for (let round = 0; round < rounds; round++) {
     const counted = warm ? round - 1 : round;
     const order = [...again];
-    for (const place of counted % 2 === 1 ? order.toReversed() : order) {
+    for (const index of counted % 2 === 1 ? order.toReversed() : order) {
       const start = performance.now();
-      const result = await runs[place]!();
+      const result = await runs[index]!();
       const isLong = round === 0 && performance.now() - start > longest;
-      if (isLong) again.delete(place);
-      if (isLong || counted >= 0) results[place]!.push(result);
+      if (isLong) again.delete(index);
+      if (isLong || counted >= 0) results[index]!.push(result);
     }
   }
   return results;

@@ -68,14 +68,14 @@ async function read(runner: Runner, id: SequenceId, tokens: readonly number[]): 
 
 /** Seconds for `count` greedy tokens of each sequence; the sequences are released. */
 async function decodeTogether(runner: Runner, ids: readonly SequenceId[], count: number): Promise<number> {
-  let last = ids.map((_, place) => 200 + place);
+  let last = ids.map((_, index) => 200 + index);
   const seconds = await timed(async () => {
     for (let draw = 0; draw < count; draw++) {
-      const entries = ids.map((sequence, place) => {
+      const entries = ids.map((sequence, index) => {
         const { length } = runner.sequence(sequence);
         runner.splice(sequence, [{ start: length, end: length, count: 1 }]);
         const sample = { ...greedy, draw, generatedFrom: 0, top: 0 };
-        return { sequence, tokens: Int32Array.of(last[place]!), sample };
+        return { sequence, tokens: Int32Array.of(last[index]!), sample };
       });
       last = (await runner.step(entries)).outcomes.map(({ token }) => token);
     }

@@ -37,7 +37,7 @@ export interface Recipe extends Resident {
   /** Tokens a step, where they are not as many as usual. */
   readonly chunk?: number;
   /** Rotation left out on purpose: keys stay turned for where they stood before. */
-  readonly unturned?: true;
+  readonly noRotation?: true;
 }
 
 export interface Arm {
@@ -56,7 +56,7 @@ export const arms: readonly Arm[] = [
   { name: "suffix", plan: (edit) => planned(edit, "suffix", "none") },
   ...repairs.slice(0, 5).map(repairArm),
   { name: "dropped", plan: dropped },
-  { name: "unturned", plan: (edit) => ({ ...planned(edit, "suffix", "none"), unturned: true }) },
+  { name: "unturned", plan: (edit) => ({ ...planned(edit, "suffix", "none"), noRotation: true }) },
   ...repairs.slice(5).map(repairArm),
   { name: "uncompacted", plan: uncompacted },
   { name: "forget", plan: (edit) => planned(edit, "prefix", "none") },

@@ -18,7 +18,7 @@ export async function build(
   if (keep === 0 && chunk === undefined) return prefill(edits[0]![0]!.tokens);
   const id = keep === 0 ? runner.newSequence() : runner.fork(resident, keep);
   for (const splices of edits) if (splices.length > 0) await edit(runner, id, splices, chunk);
-  if (!recipe.unturned) return id;
+  if (!recipe.noRotation) return id;
   const other = await withoutRotation(runner, id);
   runner.release(id);
   return other;

@@ -64,17 +64,17 @@ export async function generate(
   const answers = questions.map((): number[] => []);
   const last = questions.map(({ prompt }) => prompt.at(-1)!);
   for (;;) {
-    const going = questions.flatMap(({ most }, place) =>
-      answers[place]!.length < most && !stopTokens.has(last[place]!) ? [place] : [],
+    const going = questions.flatMap(({ most }, index) =>
+      answers[index]!.length < most && !stopTokens.has(last[index]!) ? [index] : [],
     );
     if (going.length === 0) break;
-    const entries = going.map((place): StepEntry => {
-      const sequence = forks[place]!;
+    const entries = going.map((index): StepEntry => {
+      const sequence = forks[index]!;
       const { length } = runner.sequence(sequence);
-      const draw = answers[place]!.length;
+      const draw = answers[index]!.length;
       runner.splice(sequence, [{ start: length, end: length, count: 1 }]);
       const sample = { ...greedy, draw, generatedFrom: length - draw, top: 0 };
-      return { sequence, tokens: Int32Array.of(last[place]!), sample };
+      return { sequence, tokens: Int32Array.of(last[index]!), sample };
     });
     for (const [row, { token }] of (await runner.step(entries)).outcomes.entries()) {
       last[going[row]!] = token;
@@ -98,7 +98,7 @@ export async function readDistributions<Kept>(
   runner: Runner,
   id: SequenceId,
   readings: readonly Reading[],
-  view: (row: Row, reading: number, place: number) => Kept,
+  view: (row: Row, reading: number, index: number) => Kept,
 ): Promise<Kept[][]> {
   const forks = await forkEach(
     runner,
@@ -109,8 +109,8 @@ export async function readDistributions<Kept>(
   for (const [reading, { prompt, text }] of readings.entries()) {
     const on = forks[reading]!;
     kept.push(
-      await readDistributionsFrom(runner, on, prompt.at(-1)!, text, (row, place) =>
-        view(row, reading, place),
+      await readDistributionsFrom(runner, on, prompt.at(-1)!, text, (row, index) =>
+        view(row, reading, index),
       ),
     );
     runner.release(on);
@@ -122,7 +122,7 @@ export async function readDistributions<Kept>(
 async function forkEach(runner: Runner, id: SequenceId, parts: readonly Int32Array[]): Promise<SequenceId[]> {
   const { length } = runner.sequence(id);
   const forks = parts.map(() => runner.fork(id, length));
-  const entries = parts.map((tokens, place): StepEntry => ({ sequence: forks[place]!, tokens }));
+  const entries = parts.map((tokens, index): StepEntry => ({ sequence: forks[index]!, tokens }));
   for (const { sequence, tokens } of entries) {
     runner.splice(sequence, [{ start: length, end: length, count: tokens.length }]);
   }
@@ -137,7 +137,7 @@ export async function readDistributionsFrom<Kept>(
   id: SequenceId,
   last: number,
   text: Int32Array,
-  view: (row: Row, place: number) => Kept,
+  view: (row: Row, index: number) => Kept,
 ): Promise<Kept[]> {
   const { length } = runner.sequence(id);
   runner.splice(id, [{ start: length, end: length, count: text.length }]);
@@ -149,9 +149,9 @@ export async function readDistributionsFrom<Kept>(
     const tokens = read.subarray(at, at + scoredRows);
     const entry: StepEntry = { sequence: id, tokens, targets, targetTop: 1, distributions: true };
     const outcome = (await runner.step([entry])).outcomes[0]!;
-    for (const [place, seen] of seenOf(outcome).entries()) {
-      const logprobs = outcome.distributions!.subarray(place * vocab, (place + 1) * vocab);
-      kept.push(view({ ...seen, logprobs }, at + place));
+    for (const [index, seen] of seenOf(outcome).entries()) {
+      const logprobs = outcome.distributions!.subarray(index * vocab, (index + 1) * vocab);
+      kept.push(view({ ...seen, logprobs }, at + index));
     }
   }
   return kept;
@@ -168,10 +168,10 @@ export async function readDistributionsOnFork(
     id,
     questions.map(({ prompt }) => prompt.subarray(0, -1)),
   );
-  const entries = questions.flatMap(({ prompt, texts }, place) =>
+  const entries = questions.flatMap(({ prompt, texts }, index) =>
     texts.map((text): StepEntry => {
-      const { length } = runner.sequence(asked[place]!);
-      const sequence = runner.fork(asked[place]!, length);
+      const { length } = runner.sequence(asked[index]!);
+      const sequence = runner.fork(asked[index]!, length);
       runner.splice(sequence, [{ start: length, end: length, count: text.length }]);
       const tokens = Int32Array.of(prompt.at(-1)!, ...text.subarray(0, -1));
       return { sequence, tokens, targets: text, targetTop: 1 };

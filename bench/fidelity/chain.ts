@@ -72,17 +72,17 @@ export async function* chain(
     const along = await goOn(runner, oracle, next, (row) => row);
     runner.release(oracle);
     const compacted: Held[] = [];
-    for (const [place, repair] of chainRepairs.entries()) {
-      const resident = residents[place]!;
+    for (const [index, repair] of chainRepairs.entries()) {
+      const resident = residents[index]!;
       const edit = { resident, wanted: text.spans(before), keptSpans: 0, memorySpans: 0, turn };
       const recipe = planned(edit, "suffix", repair);
       const { relocated } = recipe;
       const id = await build(runner, resident.id, recipe, (tokens) => prefill(runner, tokens));
       runner.release(resident.id);
-      const [own] = await readDistributions(runner, id, [reading], (row, _, place) =>
-        scored(answer![place]!, row),
+      const [own] = await readDistributions(runner, id, [reading], (row, _, index) =>
+        scored(answer![index]!, row),
       );
-      const further = await goOn(runner, id, next, (row, place) => scored(along[place]!, row));
+      const further = await goOn(runner, id, next, (row, index) => scored(along[index]!, row));
       yield {
         round,
         prompt: runner.sequence(id).length,
@@ -112,7 +112,7 @@ async function goOn<Kept extends Row | Scored>(
   runner: Runner,
   id: number,
   next: Int32Array,
-  view: (row: Row, place: number) => Kept,
+  view: (row: Row, index: number) => Kept,
 ): Promise<Kept[]> {
   const kept = await readDistributionsFrom(runner, id, next[0]!, next.subarray(1), view);
   await append(runner, id, next.subarray(-1));

@@ -44,13 +44,13 @@ export async function* measureTransformers(
     const isOracle = name === arms[0]!.name;
     const recipe = plan(scene.edit);
     const seen = isOracle ? oracle : await peer.arm(peerRecipe(recipe));
-    const turns = scene.turns.map((turn, place): [string, TurnScore] => [
+    const turns = scene.turns.map((turn, index): [string, TurnScore] => [
       turn.name,
       scoreTurn(
-        answers.rows[place]!,
-        scoredBy(seen[place]!),
-        answers.readings[place]!.text,
-        isOracle ? undefined : oracle[place]!.likeliest,
+        answers.rows[index]!,
+        scoredBy(seen[index]!),
+        answers.readings[index]!.text,
+        isOracle ? undefined : oracle[index]!.likeliest,
       ),
     ]);
     yield {
@@ -66,8 +66,8 @@ export async function* measureTransformers(
 }
 
 /** What the peer is asked for: the cells of a cold start, too, unless they are kept. */
-export function peerRecipe({ keep, edits, chunk, unturned }: Recipe): PeerRecipe {
-  return { from: "resident", keep, edits, chunk: chunk ?? chunkTokens, turned: !unturned };
+export function peerRecipe({ keep, edits, chunk, noRotation }: Recipe): PeerRecipe {
+  return { from: "resident", keep, edits, chunk: chunk ?? chunkTokens, turned: !noRotation };
 }
 
 /** Survivors pushed back and pulled again, the first of them computed anew: the oracle, if the peer splices rightly. */
@@ -136,9 +136,9 @@ async function oracleOf(
 
 /** Open is what is open here, so that both means are of the same tokens. */
 function scoredBy({ likeliest, logprobs, divergences }: Looked): Scored[] {
-  return likeliest.map((id, place) => ({
+  return likeliest.map((id, index) => ({
     likeliest: id,
-    nextLogprob: logprobs[place]!,
-    divergence: divergences[place]!,
+    nextLogprob: logprobs[index]!,
+    divergence: divergences[index]!,
   }));
 }

@@ -82,7 +82,7 @@ export async function fidelity(options: FidelityOptions): Promise<void> {
   mkdirSync(results(), { recursive: true });
   const file = join(results(), "fidelity.jsonl");
   const machine = thisMachine();
-  const earlier = prefillFolder(options) !== undefined && existsSync(file) ? linesOf(file) : [];
+  const earlier = options.prefillCache !== undefined && existsSync(file) ? linesOf(file) : [];
   for (const name of options.model) {
     const label = labelOf(name, options);
     const own = earlier.filter((line) => line.label === label);
@@ -102,7 +102,7 @@ export async function fidelity(options: FidelityOptions): Promise<void> {
     const prefills = new PrefillCache(
       runner,
       `${manifest.digest} ${options.activations} ${options.kv}`,
-      prefillFolder(options),
+      options.prefillCache,
     );
     let comparison: TransformersComparison | undefined;
     try {
@@ -126,7 +126,7 @@ async function openBeside(manifest: Manifest, options: FidelityOptions): Promise
     sha256,
     threads: threads(),
     vocab,
-    keep: prefillFolder(options),
+    keep: options.prefillCache,
   });
   // Eight bits differ by some 2e-4 from float32, another model by much more than 0.01.
   const exact = options.activations === "f32" && options.kv === "f32";
@@ -190,16 +190,12 @@ function choose(names: readonly string[] | undefined): readonly Arm[] {
     const known = arms.map(({ name }) => `"${name}"`).join(", ");
     throw new Error(`There is no arm "${unknown}". Arms: ${known}.`);
   }
-  return arms.filter(({ name }, place) => place === 0 || (names?.includes(name) ?? true));
+  return arms.filter(({ name }, index) => index === 0 || (names?.includes(name) ?? true));
 }
 
 function linesOf(file: string): ScoreLine[] {
   const lines = readFileSync(file, "utf8").trim().split("\n");
   return lines.map((line) => JSON.parse(line) as ScoreLine);
-}
-
-function prefillFolder({ prefillCache, prefills }: FidelityOptions): string | undefined {
-  return prefillCache ?? prefills;
 }
 
 export const fidelityCommand = fidelityOptions(new Command("fidelity"))

@@ -64,14 +64,14 @@ export async function* measure(
       continue;
     }
     const { readings, rows } = answers;
-    const seen = await readDistributions(runner, id, readings, (row, turn, place) =>
-      scored(rows[turn]![place]!, row),
+    const seen = await readDistributions(runner, id, readings, (row, turn, index) =>
+      scored(rows[turn]![index]!, row),
     );
     const needles = await ask(runner, id, scene.needles);
     runner.release(id);
-    const turns = scene.turns.map((turn, place): [string, TurnScore] => [
+    const turns = scene.turns.map((turn, index): [string, TurnScore] => [
       turn.name,
-      scoreTurn(rows[place]!, seen[place]!, readings[place]!.text),
+      scoreTurn(rows[index]!, seen[index]!, readings[index]!.text),
     ]);
     yield {
       ...settingOf(scene),
@@ -79,7 +79,7 @@ export async function* measure(
       computed: computedBy(recipe),
       turns: Object.fromEntries(turns),
       ...(name === arms[0]!.name && { said: saidIn(text, scene, readings) }),
-      needles: needles.map((score, place) => ({ ...score, kind: scene.needles[place]!.needle.kind })),
+      needles: needles.map((score, index) => ({ ...score, kind: scene.needles[index]!.needle.kind })),
     };
     const [building, all] = [built - begin, performance.now() - begin].map((ms) => (ms / 1000).toFixed(1));
     process.stderr.write(`${name}: ${computedBy(recipe)} tokens in ${building} s, with scores ${all} s\n`);
@@ -99,13 +99,13 @@ export async function answerAll(
   id: SequenceId,
 ): Promise<OracleAnswers> {
   const answers = await prefills.speak(id, scene.turns, text.stopTokens);
-  const readings = scene.turns.map(({ prompt }, place): Reading => ({ prompt, text: answers[place]! }));
+  const readings = scene.turns.map(({ prompt }, index): Reading => ({ prompt, text: answers[index]! }));
   return { readings, rows: await readDistributions(prefills.runner, id, readings, (row) => row) };
 }
 
 function saidIn(text: ModelText, { turns }: PreparedConversation, readings: readonly Reading[]) {
   return Object.fromEntries(
-    turns.map(({ name }, place) => [name, text.tokenizer.decode(readings[place]!.text)]),
+    turns.map(({ name }, index) => [name, text.tokenizer.decode(readings[index]!.text)]),
   );
 }
 

@@ -155,8 +155,8 @@ function askedOf(needle: Needle, before: readonly Message[], text: ModelText): A
 /** In the order of the scene's needles. */
 export async function ask(runner: Runner, id: SequenceId, needles: readonly Asked[]): Promise<NeedleScore[]> {
   const seen = await readDistributionsOnFork(runner, id, needles);
-  return needles.map(({ texts }, place) => {
-    const [right, ...wrong] = seen[place]!;
+  return needles.map(({ texts }, index) => {
+    const [right, ...wrong] = seen[index]!;
     return needleScore({ right: right!, rightIds: texts[0]!, wrong });
   });
 }

@@ -39,7 +39,7 @@ export function scoreTurn(
   return {
     divergences: arm.map((one) => one.divergence),
     open: oracle.map(isOpen),
-    agreed: likeliest.map((id, place) => id === arm[place]!.likeliest),
+    agreed: likeliest.map((id, index) => id === arm[index]!.likeliest),
     logprobs: arm.map(({ nextLogprob }) => nextLogprob),
     firstDivergence: firstDivergence(text, arm),
   };
@@ -63,7 +63,7 @@ export interface Pool {
 /** All tokens of all conversations together, and the spread of the conversations' means. */
 export function poolOf(scores: readonly TurnScore[]): Pool {
   const all = scores.flatMap(({ divergences }) => divergences);
-  const open = scores.flatMap((score) => score.divergences.filter((_, place) => score.open[place]));
+  const open = scores.flatMap((score) => score.divergences.filter((_, index) => score.open[index]));
   const means = scores.map(({ divergences }) => mean(divergences));
   return {
     tokens: all.length,

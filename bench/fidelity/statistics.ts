@@ -38,8 +38,8 @@ function total(values: readonly number[]): number {
  * the same text in front of them, so the scored text tells it without running q. The whole length where none.
  */
 export function firstDivergence(answers: ArrayLike<number>, q: readonly Seen[]): number {
-  const place = q.findIndex(({ likeliest }, at) => likeliest !== answers[at]);
-  return place < 0 ? q.length : place;
+  const index = q.findIndex(({ likeliest }, at) => likeliest !== answers[at]);
+  return index < 0 ? q.length : index;
 }
 
 /** One question about a fact: what the tokens of the right answer met, and of wrong ones of the same form. */

@@ -22,7 +22,7 @@ export function printTables(lines: readonly ScoreLine[]): void {
     const links = own.flatMap((line) => line.link ?? []);
     if (scores.length > 0) printConversations(label, scores);
     for (const engine of new Set(own.flatMap((line) => line.engine ?? []))) {
-      printBeside(
+      printSameTokens(
         engine,
         scores,
         own.flatMap((line) => (line.engine === engine ? (line.scores ?? []) : [])),
@@ -87,35 +87,35 @@ function printConversations(label: string, scores: readonly Measured[]): void {
 }
 
 function printComparison(label: string, turn: string, here: Readonly<Record<string, Pool>>): void {
-  const there = referenceTurn(label, turn);
-  if (!there) return;
-  const { rows, pairs, pairsAlike, near } = compare(here, there.arms);
+  const reference = referenceTurn(label, turn);
+  if (!reference) return;
+  const { rows, pairs, pairsAlike, near } = compare(here, reference.arms);
   if (rows.length === 0) return;
   const open = (some: { readonly openTokens: number; readonly tokens: number }) =>
     `${((100 * some.openTokens) / some.tokens).toFixed(0)} %`;
   const counts = `${near} of ${rows.length} means within a factor of two, ${pairsAlike} of ${pairs} pairs of arms in the same order`;
-  const shares = `open tokens: ${open(rows[0]!.here)} here, ${open(there)} there`;
+  const shares = `open tokens: ${open(rows[0]!.here)} here, ${open(reference)} in the reference`;
   table(
-    `Here and there: ${turn} (${counts}; ${shares})`,
+    `Compared with the reference: ${turn} (${counts}; ${shares})`,
     rows.map((row) => ({
       arm: row.arm,
       "KL here": short(row.here.kl),
-      "KL there": short(row.there.kl),
-      "here / there": row.ratio.toFixed(2),
+      "KL reference": short(row.reference.kl),
+      "here / reference": row.ratio.toFixed(2),
       "conv means here": `${short(row.here.least)} – ${short(row.here.most)}`,
-      "conv means there": `${short(row.there.least)} – ${short(row.there.most)}`,
+      "conv means reference": `${short(row.reference.least)} – ${short(row.reference.most)}`,
       "KL open here": short(row.here.openKl),
-      "KL open there": short(row.there.open),
-      "open: here / there": row.openRatio.toFixed(2),
+      "KL open reference": short(row.reference.open),
+      "open: here / reference": row.openRatio.toFixed(2),
     })),
   );
 }
 
-function printBeside(engine: string, here: readonly Measured[], there: readonly Measured[]): void {
-  const said = oracles(there);
+function printSameTokens(engine: string, here: readonly Measured[], reference: readonly Measured[]): void {
+  const said = oracles(reference);
   if (said.length > 0) table(`The same tokens in PyTorch: the oracles (${engine})`, said);
   for (const turn of Object.keys(here[0]!.turns)) {
-    const rows = sameTokensRows(sameTokens(here, there, turn));
+    const rows = sameTokensRows(sameTokens(here, reference, turn));
     if (rows.length > 0) table(`The same tokens in PyTorch: ${turn}`, rows);
   }
 }

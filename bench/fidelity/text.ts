@@ -41,7 +41,7 @@ export class ModelText {
   turn(before: readonly Message[], messages: readonly Message[]): readonly Span[] {
     const head = this.spans(before);
     const { spans } = this.#renderer.render([...before, ...messages], []);
-    const differs = head.findIndex(({ key }, place) => key !== spans[place]!.key);
+    const differs = head.findIndex(({ key }, index) => key !== spans[index]!.key);
     if (differs >= 0) throw new Error(`The chat template rewrites span ${differs} when a turn follows.`);
     return spans.slice(head.length);
   }

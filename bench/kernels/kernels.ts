@@ -60,7 +60,7 @@ export function bandwidthReader(threads: number = cpus().length): BandwidthReade
 }
 
 /** What the memory gave at best in front of the work and behind it; not a number where there is no reader. */
-export async function besideMemory<T>(
+export async function withBandwidth<T>(
   read: BandwidthReader | undefined,
   work: () => Promise<T>,
 ): Promise<{ readonly result: T; readonly bytesPerSecond: number }> {

@@ -56,9 +56,9 @@ async function streams(report: Report, label: string, runner: Runner, tokens: nu
   for (const count of [1, 8]) {
     const engine = new Engine(runner, { stepTokens: 512 });
     const sequences = Array.from({ length: count }, () => engine.create());
-    await Promise.all(sequences.map((one, place) => read(one, text(64, place))));
+    await Promise.all(sequences.map((one, index) => read(one, text(64, index))));
     const begin = performance.now();
-    await Promise.all(sequences.map((one, place) => say(one, tokens, place)));
+    await Promise.all(sequences.map((one, index) => say(one, tokens, index)));
     const rate = (count * tokens) / ((performance.now() - begin) / 1000);
     rates.set(count, rate);
     report.add({ row: `${label} ${count} x ${tokens} greedy tokens`, "tokens/s": rate });
@@ -115,7 +115,7 @@ async function gaps(
     stopped.abort();
     await watching;
     const during = times.filter((time) => time >= begin);
-    const found = during.slice(1).map((time, place) => time - during[place]!);
+    const found = during.slice(1).map((time, index) => time - during[index]!);
     report.add({
       row: `${label} gap comparison ${watched} prompt tokens @ d${depth}, step_tokens=${stepTokens} gap_ms=${gapMs || "none"}`,
       "p50 ms": quantile(found, 0.5),

@@ -4,7 +4,7 @@
 import { text } from "../engine/rows.ts";
 import { type PeerServerOptions, withPeerServers } from "../peers/peer-server.ts";
 
-export interface MemoryBesideOptions extends PeerServerOptions {
+export interface MemoryCompareOptions extends PeerServerOptions {
   /** Cells reserved. */
   readonly tokens: number;
   /** That the peer computes; absent: all. */
@@ -14,23 +14,23 @@ export interface MemoryBesideOptions extends PeerServerOptions {
 /** Of the cells, for the answer and for the edges of pages. */
 const spare = 64;
 
-export async function memoryCompare(options: MemoryBesideOptions): Promise<void> {
+export async function memoryCompare(options: MemoryCompareOptions): Promise<void> {
   const { tokens, peerTokens = tokens } = options;
   const size = { context: tokens, streams: 1 };
   await withPeerServers("memory", options, size, async (report, labels, servers, vocab) => {
-    const counts = servers.map((_, place) => (place === 0 ? tokens : Math.min(tokens, peerTokens)) - spare);
-    for (const [place, server] of servers.entries()) {
-      await server.complete(text(counts[place]!, 1, vocab), 1, 1);
+    const counts = servers.map((_, index) => (index === 0 ? tokens : Math.min(tokens, peerTokens)) - spare);
+    for (const [index, server] of servers.entries()) {
+      await server.complete(text(counts[index]!, 1, vocab), 1, 1);
     }
     const ours = servers[0]!.peakBytes();
-    for (const [place, server] of servers.entries()) {
+    for (const [index, server] of servers.entries()) {
       const peak = server.peakBytes();
       report.add({
         ...labels,
-        row: `${tokens} cells reserved, ${counts[place]} computed`,
+        row: `${tokens} cells reserved, ${counts[index]} computed`,
         who: server.name,
         "peak MiB": peak / 2 ** 20,
-        ...(place > 0 && { "ours of it": ours / peak }),
+        ...(index > 0 && { "ours of it": ours / peak }),
       });
     }
   });

@@ -106,13 +106,13 @@ export class TransformersPeer {
   async #look(question: object, computed: number): Promise<readonly Looked[]> {
     const answer = await this.process.ask<Answer>(question);
     expectComputed(answer, computed);
-    const complete = this.#readings.every(({ text }, place) => {
-      const { likeliest, logprobs, divergences } = answer.seen[place] ?? nothing;
+    const complete = this.#readings.every(({ text }, index) => {
+      const { likeliest, logprobs, divergences } = answer.seen[index] ?? nothing;
       const rows = [likeliest, logprobs, divergences];
       return rows.every((row) => row.length === text.length && row.every(Number.isFinite));
     });
     if (complete && answer.seen.length === this.#readings.length) return answer.seen;
-    throw new Error("transformers did not look at every place of every text.");
+    throw new Error("transformers did not look at every index of every text.");
   }
 }
 

@@ -76,10 +76,10 @@ async function score(runner: Runner, tokens: Int32Array): Promise<{ nll: number;
     runner.splice(id, [{ start: 0, end: 0, count: window.length }]);
     for (let at = 0; at < window.length; at += chunkTokens) {
       const chunk = window.subarray(at, at + chunkTokens);
-      const targets = Int32Array.from(chunk, (_, place) => window[at + place + 1] ?? -1);
+      const targets = Int32Array.from(chunk, (_, index) => window[at + index + 1] ?? -1);
       const { outcomes } = await runner.step([{ sequence: id, tokens: chunk, targets }]);
-      for (const [place, logprob] of outcomes[0]!.targetLogprobs.entries()) {
-        if (targets[place]! < 0) continue;
+      for (const [index, logprob] of outcomes[0]!.targetLogprobs.entries()) {
+        if (targets[index]! < 0) continue;
         nll -= logprob;
         scored++;
       }

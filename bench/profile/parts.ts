@@ -137,7 +137,7 @@ export function between(
   before: readonly ProfileEntry[],
   after: readonly ProfileEntry[],
 ): Map<string, number> {
-  return new Map(after.map(({ name, ms }, place) => [name, ms - before[place]!.ms]));
+  return new Map(after.map(({ name, ms }, index) => [name, ms - before[index]!.ms]));
 }
 
 /**

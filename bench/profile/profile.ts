@@ -13,7 +13,7 @@ import { greedy } from "../../src/engine/job.ts";
 import { threads as configuredThreads } from "../engine/engine.ts";
 import { isChosen, text } from "../engine/rows.ts";
 import { append, chunkTokens as chunk } from "../fidelity/cells.ts";
-import { type BandwidthReader, bandwidthReader, besideMemory } from "../kernels/kernels.ts";
+import { type BandwidthReader, bandwidthReader, withBandwidth } from "../kernels/kernels.ts";
 import { thisMachine } from "../support/machine.ts";
 import { folderOf, openBenchRunner } from "../support/open-model.ts";
 import {
@@ -80,7 +80,7 @@ async function measureModel(
   const activations = options.activations as "int8" | "f32";
   const file = join(folder, `${name}.${kvType}`);
   const counts = options.threads ?? [...new Set([configuredThreads(), 1])];
-  for (const [place, threads] of counts.entries()) {
+  for (const [index, threads] of counts.entries()) {
     const tokens = deepest + chunk * 3 + 16;
     const choice = { tokens, kvType, activations, threads };
     const { runner, manifest } = await openBenchRunner(folderOf(name), choice);
@@ -96,8 +96,8 @@ async function measureModel(
       const cellBytes = kvBytes / (pages * pageSize);
       const { repeat } = options;
       const condition = { report, labels, runner, manifest, cellBytes, repeat, bandwidth };
-      const context = deepest > 0 && place > 0 ? await runner.load(file) : runner.newSequence();
-      if (deepest > 0 && place === 0) {
+      const context = deepest > 0 && index > 0 ? await runner.load(file) : runner.newSequence();
+      if (deepest > 0 && index === 0) {
         await append(runner, context, Int32Array.from(text(deepest, 0, manifest.shapes.vocab)));
         if (counts.length > 1) await runner.save(context, file);
       }
@@ -128,7 +128,7 @@ async function measureRow(
   shape: StepShape,
 ): Promise<void> {
   const { report, labels, manifest, cellBytes, bandwidth } = condition;
-  const { result: steps, bytesPerSecond } = await besideMemory(bandwidth, () =>
+  const { result: steps, bytesPerSecond } = await withBandwidth(bandwidth, () =>
     (shape.rows === 1 ? decode : prefill)(condition, context, shape),
   );
   const lines = linesOf(steps, shape, manifest, cellBytes);

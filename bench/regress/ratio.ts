@@ -19,8 +19,8 @@ const draws = 2000;
 export function pairedRatio(first: readonly number[], second: readonly number[]): Ratio {
   const rounds = Math.min(first.length, second.length);
   const of = (places: readonly number[]) =>
-    median(places.map((place) => second[place]!)) / median(places.map((place) => first[place]!));
-  const all = Array.from({ length: rounds }, (_, place) => place);
+    median(places.map((index) => second[index]!)) / median(places.map((index) => first[index]!));
+  const all = Array.from({ length: rounds }, (_, index) => index);
   const random = seeded(1);
   const drawn = Array.from({ length: draws }, () => of(all.map(() => Math.floor(random() * rounds))));
   return { ratio: of(all), low: quantile(drawn, 0.025), high: quantile(drawn, 0.975), rounds };

@@ -71,7 +71,9 @@ export class Client {
     this.#conversation.answered(answer.text);
     const { kept, relocated, computed } = answer.pocket;
     if (kept + relocated + computed !== answer.usage.prompt_tokens)
-      this.results.wrong(`a bill does not add up: ${JSON.stringify({ ...answer.pocket, ...answer.usage })}`);
+      this.results.wrong(
+        `the cache usage does not add up: ${JSON.stringify({ ...answer.pocket, ...answer.usage })}`,
+      );
     if (reuse === "prefix" && relocated > 0) this.results.wrong(`prefix reuse relocated ${relocated} tokens`);
     this.results.cost(answer.pocket);
     // Other clients speak meanwhile; only a prompt that is still rendered to the same ids can be asked again.
@@ -118,7 +120,7 @@ export class Client {
     this.results.add("refused");
   }
 
-  /** Undefined when it ended without an answer; the ledger then knows why. */
+  /** Undefined when it ended without an answer; the results then hold the error. */
   async #ask(path: string, body: object, leavesMs: number | undefined): Promise<Answer | undefined> {
     const response = await this.#call("POST", path, body, leavesMs);
     if (!response) return undefined;
@@ -189,5 +191,5 @@ function codeOf(text: string): string | undefined {
 }
 
 function sameIds(a: readonly number[], b: readonly number[]): boolean {
-  return a.length === b.length && a.every((id, place) => id === b[place]);
+  return a.length === b.length && a.every((id, index) => id === b[index]);
 }

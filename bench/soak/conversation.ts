@@ -54,9 +54,9 @@ export class Conversation {
   }
 
   #replace(): void {
-    const place = 1 + this.#at(this.#messages.length - 1);
-    const { role } = this.#messages[place]!;
-    this.#messages[place] = this.#said(role);
+    const index = 1 + this.#at(this.#messages.length - 1);
+    const { role } = this.#messages[index]!;
+    this.#messages[index] = this.#said(role);
   }
 
   #remove(): void {
@@ -69,9 +69,9 @@ export class Conversation {
 
   #swap(): void {
     if (this.#messages.length < 4) return;
-    const place = 1 + this.#at(this.#messages.length - 2);
-    const [first, second] = [this.#messages[place]!, this.#messages[place + 1]!];
-    this.#messages.splice(place, 2, second, first);
+    const index = 1 + this.#at(this.#messages.length - 2);
+    const [first, second] = [this.#messages[index]!, this.#messages[index + 1]!];
+    this.#messages.splice(index, 2, second, first);
   }
 
   #said(role: Message["role"]): Message {

@@ -55,8 +55,8 @@ export class SoakResults {
     this.#offered++;
     if (this.kept.length < this.maxKept) this.kept.push(answer);
     else {
-      const place = Math.floor(this.random() * this.#offered);
-      if (place < this.maxKept) this.kept[place] = answer;
+      const index = Math.floor(this.random() * this.#offered);
+      if (index < this.maxKept) this.kept[index] = answer;
     }
   }
 }

@@ -15,7 +15,7 @@ export async function soak(options: {
   const { minutes, seed, clients } = options;
   const size = { cacheTokens: 4096, replays: Math.ceil(200 * Math.min(minutes, 10)) };
   const outcome = await run({ seconds: minutes * 60, seed, clients, ...size });
-  const { counts, errors, faults, bills, house, replayed, heap, resident, wrongs } = outcome;
+  const { counts, errors, faults, bills, serverCounts, replayed, heap, resident, wrongs } = outcome;
   const words = (numbers: Readonly<Record<string, number>>) =>
     Object.entries(numbers)
       .map(([name, count]) => `${name} ${count}`)
@@ -28,10 +28,10 @@ export async function soak(options: {
     errors: words(errors),
     faults: words(faults),
     prompts: words(bills),
-    evictions: house.evictions,
-    "disk hits": house.diskHits,
-    preemptions: house.preemptions,
-    repaired: house.repairedTokens,
+    evictions: serverCounts.evictions,
+    "disk hits": serverCounts.diskHits,
+    preemptions: serverCounts.preemptions,
+    repaired: serverCounts.repairedTokens,
     replayed,
     "heap MiB": mebibytes(heap),
     "resident MiB": mebibytes(resident),

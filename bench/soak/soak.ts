@@ -32,7 +32,7 @@ export interface SoakOutcome {
   readonly faults: Readonly<FaultCounts>;
   readonly bills: SoakResults["bills"];
   /** Of the server, when the last client had left. */
-  readonly house: Counts;
+  readonly serverCounts: Counts;
   readonly replayed: number;
   /** Bytes of the JavaScript heap after a collection, and of the process, from the middle and the end. */
   readonly heap: readonly [middle: number, end: number];
@@ -55,14 +55,14 @@ export async function soak(options: SoakOptions): Promise<SoakOutcome> {
     faulty = faultyRunner(sabotage(runner), { seed: options.seed, ...luck });
     return faulty;
   };
-  const place = await openSoakServer({ cacheTokens, wrap, flags });
-  let outcome: Pick<SoakOutcome, "heap" | "resident" | "house">;
+  const server = await openSoakServer({ cacheTokens, wrap, flags });
+  let outcome: Pick<SoakOutcome, "heap" | "resident" | "serverCounts">;
   try {
-    outcome = { ...(await load(place, results, options)), house: place.backend.counts() };
+    outcome = { ...(await load(server, results, options)), serverCounts: server.backend.counts() };
     faulty!.stop();
-    await countUp(place, results);
+    await countUp(server, results);
   } finally {
-    await place.close();
+    await server.close();
   }
   const replayed = await askAgain(results.kept, results);
   return {
@@ -76,11 +76,11 @@ export async function soak(options: SoakOptions): Promise<SoakOutcome> {
   };
 }
 
-async function load(place: SoakServer, results: SoakResults, options: SoakOptions) {
+async function load(server: SoakServer, results: SoakResults, options: SoakOptions) {
   const over = new AbortController();
   const clients = Array.from(
     { length: options.clients },
-    (_, number) => new Client(number, options.seed, place.url, place.backend, results),
+    (_, number) => new Client(number, options.seed, server.url, server.backend, results),
   );
   const running = Promise.all(clients.map((client) => client.run(over.signal)));
   await sleep(options.seconds * 500);
@@ -99,22 +99,22 @@ async function load(place: SoakServer, results: SoakResults, options: SoakOption
   };
 }
 
-/** Every page is accounted for while sessions are there, and free when they are gone. */
-async function countUp(place: SoakServer, results: SoakResults): Promise<void> {
-  const { backend, runner } = place;
+/** Every page is accounted for while sessions exist, and free when they are gone. */
+async function countUp(server: SoakServer, results: SoakResults): Promise<void> {
+  const { backend, runner } = server;
   const settled = await until(() => Number(backend.health().engine.running) === 0, 20_000);
   if (!settled) results.wrong("jobs are still running 20 s after the last client left");
   const { broken } = backend.health();
   if (broken) results.wrong(`the engine is broken: ${broken.message}`);
   checkInvariants(runner, results, "with sessions");
   for (const { id, busy } of backend.sessions()) {
-    if (busy) results.wrong(`session ${id} is busy with nobody`);
+    if (busy) results.wrong(`session ${id} is busy without a request`);
     backend.deleteSession(id);
   }
   // Background work may have to see the end of its step first; leading spans of evicted sessions stay.
   if (!(await until(() => runner.stats().sequences <= maxPrefixes, 5000)))
     results.wrong(`${runner.stats().sequences} sequences are left when all sessions are deleted`);
-  await place.release();
+  await server.release();
   await until(() => runner.stats().sequences === 0 && runner.stats().pagesUsed === 0, 5000);
   const { sequences, pagesUsed, pagesFree, pages, cells } = runner.stats();
   if (sequences !== 0 || pagesUsed !== 0 || cells !== 0 || pagesFree !== pages)
@@ -130,19 +130,19 @@ function checkInvariants(runner: SoakServer["runner"], results: SoakResults, whe
   }
 }
 
-/** On a server that has room, no faults and nobody else. */
+/** On a server that has room, no faults and no other client. */
 async function askAgain(kept: readonly Kept[], results: SoakResults): Promise<number> {
-  const place = await openSoakServer({ cacheTokens: 16_384 });
+  const server = await openSoakServer({ cacheTokens: 16_384 });
   try {
     for (const { tokens, maxTokens, text, finish } of kept) {
-      const answer = await idleAnswer(place, tokens, maxTokens);
+      const answer = await idleAnswer(server, tokens, maxTokens);
       if (answer.text !== text || answer.finish !== finish)
         results.wrong(
           `${tokens.length} tokens were answered ${JSON.stringify({ text, finish })} and idle ${JSON.stringify(answer)}`,
         );
     }
   } finally {
-    await place.close();
+    await server.close();
   }
   return kept.length;
 }

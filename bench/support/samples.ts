@@ -9,9 +9,9 @@ export function median(values: readonly number[]): number {
 /** Linear between neighbours; `share` 0 is the smallest, 1 the largest. NaN of none. */
 export function quantile(values: readonly number[], share: number): number {
   const sorted = values.toSorted((a, b) => a - b);
-  const place = share * (sorted.length - 1);
-  const low = sorted[Math.floor(place)] ?? Number.NaN;
-  return low + (place % 1) * ((sorted[Math.ceil(place)] ?? low) - low);
+  const index = share * (sorted.length - 1);
+  const low = sorted[Math.floor(index)] ?? Number.NaN;
+  return low + (index % 1) * ((sorted[Math.ceil(index)] ?? low) - low);
 }
 
 export interface Spread {

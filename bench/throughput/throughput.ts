@@ -31,8 +31,8 @@ export async function throughput(options: ThroughputOptions): Promise<void> {
     const counts = [1, streams];
     const runs = counts.flatMap((count) => servers.map((server) => run(server, count)));
     const rates = await alternate(runs, repeat);
-    for (const [place, server] of servers.entries()) {
-      const [alone, together] = [rates[place]!, rates[servers.length + place]!];
+    for (const [index, server] of servers.entries()) {
+      const [alone, together] = [rates[index]!, rates[servers.length + index]!];
       const add = (count: number, samples: readonly number[]) => ({
         ...labels,
         row: `${count} x ${tokens} tokens behind ${promptTokens}`,

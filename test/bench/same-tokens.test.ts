@@ -29,16 +29,23 @@ test("of every arm those conversations are compared that both engines have", () 
     line("b", "dropped", [1, 1]),
     line("c", "suffix", [9, 9]),
   ];
-  const there = [
+  const reference = [
     line("a", "none", [1, 1]),
     line("b", "suffix", [1, 2], [true, false]),
     line("a", "suffix", [1, 2], [false, true]),
     line("d", "dropped", [1, 1]),
   ];
-  const rows = sameTokens(here, there, "step");
+  const rows = sameTokens(here, reference, "step");
   expect(rows).toHaveLength(1);
   const [row] = rows;
-  expect(row).toMatchObject({ arm: "suffix", convs: 2, here: 2.125, there: 1.5, openHere: 3, openThere: 2 });
+  expect(row).toMatchObject({
+    arm: "suffix",
+    convs: 2,
+    here: 2.125,
+    reference: 1.5,
+    openHere: 3,
+    openReference: 2,
+  });
   expect(row!.ratios).toEqual([2.5 / 3, 2]);
   expect(row!.alike).toBe(0.75);
   expect(sameTokensRows(rows)[0]).toMatchObject({ ratio: "1.4167", "open: ratio": "1.5000" });

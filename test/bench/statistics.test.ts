@@ -141,8 +141,8 @@ test("two measurements are compared over the arms that both have: ratios, how ma
   const pool = (kl: number): Pool => ({ tokens: 10, kl, least: 0, most: 1, openKl: 2 * kl, openTokens: 5 });
   const own = (kl: number) => ({ kl, open: 4 * kl, least: 0, most: 1 });
   const here = { suffix: pool(0.04), a: pool(0.01), b: pool(0.03), only: pool(1) };
-  const there = { b: own(0.005), a: own(0.01), suffix: own(0.02), missing: own(3) };
-  const { rows, pairs, pairsAlike, near } = compare(here, there);
+  const reference = { b: own(0.005), a: own(0.01), suffix: own(0.02), missing: own(3) };
+  const { rows, pairs, pairsAlike, near } = compare(here, reference);
   expect(rows.map(({ arm }) => arm)).toEqual(["b", "a", "suffix"]);
   expect(rows[0]!.ratio).toBeCloseTo(6, 12);
   expect(rows[0]!.openRatio).toBeCloseTo(3, 12);

@@ -8,7 +8,7 @@ const size = { clients: 32, cacheTokens: 4096, replays: 60 };
 test("thirty-two misbehaving clients, a tiny pool and a faulty runner cause no leak and no wrong answer", async () => {
   const outcome = await soak({ ...size, seconds: 60, seed: 20_261_130 });
   expect(outcome.wrongs).toEqual([]);
-  const { counts, faults, bills, house, replayed } = outcome;
+  const { counts, faults, bills, serverCounts, replayed } = outcome;
   // The soak did what it is for.
   expect(counts.answered).toBeGreaterThan(50);
   expect(counts.left).toBeGreaterThan(4);
@@ -16,8 +16,8 @@ test("thirty-two misbehaving clients, a tiny pool and a faulty runner cause no l
   expect(faults.steps).toBeGreaterThan(0);
   expect(faults.splices).toBeGreaterThan(0);
   expect(bills.relocated).toBeGreaterThan(0);
-  expect(house.evictions).toBeGreaterThan(4);
-  expect(house.diskHits).toBeGreaterThan(1);
+  expect(serverCounts.evictions).toBeGreaterThan(4);
+  expect(serverCounts.diskHits).toBeGreaterThan(1);
   // How much was repaired is told and not asked for: thirty-two clients may leave no idle moment. See session/idle.
   expect(replayed).toBe(60);
 }, 180_000);
