@@ -1,4 +1,4 @@
-// The oracle (design §13): what an edited sequence must share with a cold prefill of the same tokens.
+// The oracle (docs/design.md, Tests): what an edited sequence must share with a cold prefill of the same tokens.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Runner, SequenceId } from "../../src/engine/addon.ts";
 import { distance, edit, nextLogprobs, openTiny, prefill, tokensOf } from "../support/tiny-runner.ts";
