@@ -1,7 +1,6 @@
 #!/usr/bin/env node
-// The command line: verbs, flags made from the table of settings, help with examples first. What a verb does is
-// in cli/, loaded when it is asked for; an error that reaches this file becomes one line on standard
-// error and a non-zero exit.
+// The command line: commands, flags made from the table of settings, help that begins with examples. The code of a
+// command is in cli/ and loaded on demand. An error becomes one line on standard error and a non-zero exit.
 import { Command, Option } from "commander";
 import { agentCommands } from "./cli/agent-commands.ts";
 import { showConfig } from "./cli/config.ts";
@@ -79,7 +78,7 @@ try {
   process.exitCode = 1;
 }
 
-/** Stand in front of everything else in the help of `command`. */
+/** Adds lines before the help of `command`. */
 function examples(command: Command, lines: readonly string[]): Command {
   return command.addHelpText("before", `${lines.map((line) => `  ${line}`).join("\n")}\n`);
 }
@@ -103,7 +102,7 @@ function optionsOf({ key, type, unit, sentence, default: fallback }: Setting): O
   return [new Option(`${flagName(key)} <${value}>`, `${sentence}${choices} [${shown}]`)];
 }
 
-/** Whole gibibytes as such. */
+/** Whole gibibytes as `8G`. */
 function text({ kind }: Setting["type"], value: Value): string {
   const gibibytes = Number(value) / 2 ** 30;
   return kind === "bytes" && Number.isInteger(gibibytes) ? `${gibibytes}G` : String(value);
@@ -131,10 +130,10 @@ function print(line: string): void {
   process.stdout.write(`${line}\n`);
 }
 
-/** One line, whatever was thrown; a failure that nobody planned for also says where. */
+/** One line for any thrown value; an unexpected failure also names its place in the code. */
 function sentence(cause: unknown): string {
   if (cause instanceof PocketError) return cause.message;
   const { message, stack } = cause instanceof Error ? cause : new Error(String(cause));
   const where = stack?.split("\n").find((line) => line.trim().startsWith("at "));
-  return `failed inside: ${message}${where ? ` (${where.trim()})` : ""}`;
+  return `failed unexpectedly: ${message}${where ? ` (${where.trim()})` : ""}`;
 }

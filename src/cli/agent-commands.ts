@@ -1,12 +1,12 @@
-// The verbs about agents: pocket run, and pocket runs ls | show | resume | export | check | replay. Flags and help
-// only; what they do is in run.ts and runs.ts, loaded when asked for.
+// The agent commands: pocket run, and pocket runs ls | show | resume | export | check | replay. Flags and help only;
+// run.ts and runs.ts have the code and are loaded on demand.
 import { type Command, Option } from "commander";
 import type { Config } from "../config/config.ts";
 import type { Setting } from "../config/settings.ts";
 import { harnessNames } from "../harness/policies/registry.ts";
 import type { RunFlags } from "./run.ts";
 
-/** What main.ts does for every verb. */
+/** What main.ts does for every command. */
 export interface CommandHelpers {
   withSettings(command: Command, wanted: (setting: Setting) => boolean): Command;
   configOf(command: Command, more?: Readonly<Record<string, string>>): Config;
@@ -14,14 +14,14 @@ export interface CommandHelpers {
   print(line: string): void;
 }
 
-/** Settings that matter to a model in this process. */
+/** Settings of a model in this process. */
 const runKeys =
   /^(model|models\.dir|weights|threads|isa|activations|reuse|repair|idle_repair|step_tokens|agent\.runs|cache\..*|sampling\..*)$/;
 const storeKeys = (setting: Setting) => setting.key === "agent.runs";
 
-export function agentCommands(program: Command, verbs: CommandHelpers): void {
-  runVerb(program, verbs);
-  const runs = verbs.examples(program.command("runs").helpCommand(false), [
+export function agentCommands(program: Command, helpers: CommandHelpers): void {
+  runCommand(program, helpers);
+  const runs = helpers.examples(program.command("runs").helpCommand(false), [
     "pocket runs ls                                 every run, newest first",
     "pocket runs show run-1a2b3c4d                  what each turn cost",
     "pocket runs resume run-1a2b3c4d                go on with one that was interrupted",
@@ -29,12 +29,12 @@ export function agentCommands(program: Command, verbs: CommandHelpers): void {
     "pocket runs replay run.jsonl                   what it costs under each harness",
   ]);
   runs.description("look at agent runs, resume and export them");
-  resumeVerb(runs, verbs);
-  storeVerbs(runs, verbs);
+  resumeCommand(runs, helpers);
+  storeCommands(runs, helpers);
 }
 
-function runVerb(program: Command, verbs: CommandHelpers): void {
-  const { withSettings, configOf, examples } = verbs;
+function runCommand(program: Command, helpers: CommandHelpers): void {
+  const { withSettings, configOf, examples } = helpers;
   const lines = [
     'pocket run "What does src/ do?"                         in the current folder',
     'pocket run "Fix the failing test" --workspace ../shop --window 32k',
@@ -66,7 +66,7 @@ function runVerb(program: Command, verbs: CommandHelpers): void {
     .action(async (task: string, given: RunFlags, command: Command) => {
       const { parseTokens, run } = await import("./run.ts");
       let config = configOf(command);
-      // A window that was asked for, and no cache: as much cache as it needs.
+      // With --window and without cache.tokens, make the cache large enough.
       if (given.window !== undefined && config.source("cache.tokens") === "default") {
         const needed = Math.max(2 * parseTokens(given.window), config.number("cache.tokens"));
         config = configOf(command, { "cache.tokens": String(needed) });
@@ -76,7 +76,7 @@ function runVerb(program: Command, verbs: CommandHelpers): void {
   withSettings(command, ({ key }) => runKeys.test(key));
 }
 
-function resumeVerb(runs: Command, { withSettings, configOf }: CommandHelpers): void {
+function resumeCommand(runs: Command, { withSettings, configOf }: CommandHelpers): void {
   withSettings(runs.command("resume"), ({ key }) => runKeys.test(key))
     .description("go on with a run; with a task, one that has its answer too")
     .argument("<id>", "see pocket runs ls")
@@ -88,7 +88,7 @@ function resumeVerb(runs: Command, { withSettings, configOf }: CommandHelpers): 
     });
 }
 
-function storeVerbs(runs: Command, { withSettings, configOf, print }: CommandHelpers): void {
+function storeCommands(runs: Command, { withSettings, configOf, print }: CommandHelpers): void {
   const json = ["--json", "as JSON"] as const;
   withSettings(runs.command("ls"), storeKeys)
     .description("list runs, newest first")

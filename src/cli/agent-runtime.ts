@@ -1,5 +1,5 @@
-// What an agent run needs of the world, opened for one: the Chat it speaks with, a counter of tokens that fits it,
-// the store of runs. The model is in this process, or behind any OpenAI-compatible server.
+// What an agent run needs: a Chat, a token counter that fits it, the store of runs. The model is in this process or
+// on any OpenAI-compatible server.
 import { mkdirSync } from "node:fs";
 import { dirname } from "node:path";
 import type { Chat } from "../chat/chat.ts";
@@ -17,7 +17,7 @@ export interface AgentRuntime {
   readonly count: CountTokens;
   /** Tokens that a conversation may have here. */
   readonly context: number;
-  /** Those of a run that says nothing about its window. */
+  /** Default window of a run. */
   readonly window: number;
   close(): Promise<void>;
 }
@@ -33,7 +33,7 @@ export function openStore(config: Config): Store {
   return new Store(file);
 }
 
-/** The model of this process. The pool has to hold a window, and beside it what the compressor's forks add. */
+/** The model in this process. The pool holds a window and the forks of the compressor. */
 export async function openLocalRuntime(model: string, config: Config): Promise<AgentRuntime> {
   const { backend, close } = await openLocalModel(folderOf(model, config), config);
   const context = Math.min(backend.model.context, config.number("cache.tokens"));
@@ -44,23 +44,23 @@ export function localCount(backend: Backend): CountTokens {
   return counterOf((text) => backend.tokenize(text, { addSpecial: false, parseSpecial: false }).length);
 }
 
-/** Tokens of a run that says nothing: half the pool, so that a fork and the version before an edit fit beside it. */
+/** Default window: half the pool, so that a fork and the version before an edit also fit. */
 export function localWindow(backend: Pick<Backend, "model">, config: Config): number {
   return Math.min(backend.model.context, Math.floor(config.number("cache.tokens") / 2));
 }
 
-/** A server over HTTP; a key, where it wants one, comes from OPENAI_API_KEY. */
+/** A server over HTTP; its API key comes from OPENAI_API_KEY. */
 export async function openRemoteRuntime(model: string, baseUrl: string): Promise<AgentRuntime> {
   const apiKey = process.env.OPENAI_API_KEY;
-  const isPlain = !(await isOurs(baseUrl, apiKey));
+  const isPlain = !(await isPocketServer(baseUrl, apiKey));
   const chat = new HttpChat({ baseUrl, model, isPlain, ...(apiKey ? { apiKey } : {}) });
-  // Nobody here knows its tokenizer. Three characters a token is more than most text has, so windows are kept.
+  // The tokenizer is unknown. Three characters per token overestimates the tokens of most texts, so windows hold.
   const count = counterOf((text) => Math.ceil(text.length / 3));
   return { chat, count, context: Number.MAX_SAFE_INTEGER, window: 32_768, close: async () => {} };
 }
 
-/** Whether the server says so. One that cannot be reached says so itself when it is asked. */
-async function isOurs(baseUrl: string, apiKey: string | undefined): Promise<boolean> {
+/** Whether the server is Pocket; false if it cannot be reached, which the first request reports. */
+async function isPocketServer(baseUrl: string, apiKey: string | undefined): Promise<boolean> {
   try {
     const response = await fetch(`${baseUrl.replace(/\/+$/, "")}/models`, {
       headers: apiKey ? { authorization: `Bearer ${apiKey}` } : {},
@@ -75,7 +75,7 @@ async function isOurs(baseUrl: string, apiKey: string | undefined): Promise<bool
   }
 }
 
-/** A message's text and calls, and what templates put around them. */
+/** Counts text and calls of a message and an estimate of the template around them. */
 export function counterOf(tokensOf: (text: string) => number): CountTokens {
   return ({ content, toolCalls = [] }) =>
     5 +

@@ -1,10 +1,10 @@
-// The listening end of `pocket serve`: a port that is taken is known before a model is loaded for it, and a
-// signal closes everything in reverse order, once. The second signal ends the process at once.
+// The port and the signals of `pocket serve`. The port is checked before the model is loaded. The first signal closes
+// everything in reverse order; the second one ends the process at once.
 import { createServer } from "node:net";
 import closeWithGrace from "close-with-grace";
 import { pocketError } from "../errors.ts";
 
-/** Throws PORT_BUSY; whatever else is wrong with the address is thrown as BAD_CONFIG. */
+/** Throws PORT_BUSY; other problems of the address are BAD_CONFIG. */
 export async function checkPort(host: string, port: number): Promise<void> {
   const probe = createServer();
   await new Promise<void>((resolve, reject) => {
@@ -33,11 +33,11 @@ export function closeOnSignal(close: () => Promise<void>): void {
     {
       delay: 10_000,
       logger: { error: (message: unknown) => say(String(message)) },
-      // A JavaScript handler for a fault of the machine would swallow it and loop.
+      // A JavaScript handler for these would return to the faulting instruction and loop.
       skip: ["SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGABRT", "beforeExit"],
     },
     async ({ signal, err }) => {
-      if (err) say(`failed inside: ${err.message}`);
+      if (err) say(`failed unexpectedly: ${err.message}`);
       else say(`${signal}: closing; once more ends at once`);
       await close();
     },

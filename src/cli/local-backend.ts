@@ -1,5 +1,4 @@
-// The Backend of a local model: what the server asks for, answered by the chat on top of the engine, and the
-// numbers of both in one shape. It opens nothing and closes nothing.
+// The Backend of a local model over chat and engine, with the counts of both. It opens and closes nothing.
 import type { Manifest } from "../../models/manifest.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { Backend, StepReport } from "../server/backend.ts";
@@ -18,7 +17,7 @@ export interface LocalParts {
   readonly steps: StepReports;
 }
 
-/** Who wants to hear of steps; made before the engine, which tells it. */
+/** Passes step reports on to watchers. Made before the engine, which reports to it. */
 export class StepReports {
   readonly #watchers: ((step: StepReport) => void)[] = [];
 

@@ -1,5 +1,5 @@
 // Opens a model folder for serving: manifest, engine, tokenizer, template and the sessions on top, as the
-// Backend that the server takes. The wiring diagram of everything below the server; it decides nothing.
+// Backend that the server takes. Constructs everything below the server.
 import { readFileSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
 import { type Manifest, manifestFile, readManifest } from "../../models/manifest.ts";
@@ -24,9 +24,9 @@ export interface LocalModel {
 }
 
 export interface LocalModelOptions {
-  /** Stands between engine and runner: where tests put faults, and count. */
+  /** Wraps the runner; tests inject faults and count calls. */
   readonly wrap?: (runner: Runner) => Runner;
-  /** What went wrong without harm, a sentence each. Default: standard error. */
+  /** Receives warnings. Default: standard error. */
   readonly log?: (sentence: string) => void;
 }
 
@@ -38,7 +38,7 @@ export async function openLocalModel(
 ): Promise<LocalModel> {
   const manifest = readManifest(folder);
   const steps = new StepReports();
-  // The graph is loaded on a thread of its own; the tokenizer is read meanwhile.
+  // The graph is loaded on another thread while the tokenizer is read.
   const opening = openEngine(folder, manifest, config, { ...options, steps });
   const text = Promise.resolve().then(() => readText(folder, manifest));
   const [engine] = await Promise.all([opening, text.catch(() => {})]);
@@ -121,7 +121,7 @@ async function openEngine(
   });
 }
 
-/** How long sessions live, and where: a folder per model folder and number format, which files must agree in. */
+/** Lifetime and disk folder of sessions: a folder per model folder and KV type, because files must agree in both. */
 function sessionLife(folder: string, config: Config) {
   const ttlSeconds = config.number("sessions.ttl");
   const diskFolder = config.optional("cache.dir");

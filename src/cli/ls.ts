@@ -29,7 +29,7 @@ export function list(config: Config, write: (line: string) => void): void {
   write(`\nfolder: ${directory}`);
 }
 
-/** A folder whose manifest cannot be read is left out: ls is no judge. `outdated`: names of folders. */
+/** Folders with an unreadable manifest are left out. `outdated`: names of folders. */
 function importedModels(directory: string): { here: Manifest[]; outdated: string[] } {
   const found = { here: [] as Manifest[], outdated: [] as string[] };
   if (!existsSync(directory)) return found;

@@ -1,5 +1,4 @@
-// Where this package lies, whether it runs from src/ or from dist/, and where the library of ONNX Runtime is
-// inside the npm package that brings it.
+// Paths of this package, run from src/ or dist/, and of the ONNX Runtime library in its npm package.
 import { existsSync, readdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";

@@ -1,5 +1,5 @@
-// How a long transfer or conversion is shown: a bar on a terminal, otherwise a plain line every few seconds,
-// each with bytes, rate and time left. It writes to standard error, so output stays clean.
+// Shows the progress of a download or import: a bar on a terminal, else a line every three seconds, with bytes, rate
+// and time left. Writes to standard error.
 import { Presets, SingleBar } from "cli-progress";
 
 export interface Progress {

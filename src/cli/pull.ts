@@ -9,8 +9,8 @@ import { folderOf, importInto } from "./import.ts";
 import { ProgressPrinter } from "./progress.ts";
 
 /**
- * Idempotent; a folder that an earlier version imported is imported again from the download that is here. An interrupted fetch is resumed, an interrupted import begins again. Throws INTERRUPTED on a
- * signal.
+ * Idempotent. A model folder of an earlier version is imported again from its download. An interrupted download is
+ * resumed, an interrupted import starts again. Throws INTERRUPTED on a signal.
  */
 export async function pull(id: string, config: Config): Promise<void> {
   const model = registeredModel(id);
@@ -34,7 +34,7 @@ export async function pull(id: string, config: Config): Promise<void> {
   }
 }
 
-/** "here" also where the manifest is spoilt: whoever opens it says how. */
+/** A damaged manifest counts as "here"; opening the model reports it. */
 export function folderState(folder: string): "missing" | "outdated" | "here" {
   try {
     readManifest(folder);

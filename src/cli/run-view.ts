@@ -1,6 +1,5 @@
-// How a person watches an agent run: one folded line per exchange with its bill and a bar for the window, a line per
-// compaction and expand, the answer, the sums. Made from events alone; on a terminal the line of the turn under way
-// is rewritten in place, elsewhere only whole lines come out.
+// Shows an agent run from its events: a line per exchange with its cache usage and a bar for the window, a line per
+// compaction and expansion, the answer, the totals. On a terminal the line of the running turn is rewritten.
 
 import type { ToolCall } from "../chat/chat.ts";
 import { formatTokens } from "../context/catalog.ts";

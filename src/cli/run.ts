@@ -50,11 +50,11 @@ export interface RunOutput {
 
 const usualNudge = 0.6;
 
-export async function run(task: string, flags: RunFlags, config: Config, place: RunOutput): Promise<void> {
+export async function run(task: string, flags: RunFlags, config: Config, output: RunOutput): Promise<void> {
   const model = config.text("model");
   const { baseUrl } = flags;
   const given = orderFrom(flags, config);
-  await inside({ model, ...(baseUrl && { baseUrl }) }, flags, config, place, (store, runtime) => {
+  await withRuntime({ model, ...(baseUrl && { baseUrl }) }, flags, config, output, (store, runtime) => {
     const window = windowOf(flags.window, runtime);
     const order = { ...given, window, task, ...(flags.id && { id: flags.id }) };
     return beginRun(store, order, runtime.count);
@@ -66,7 +66,7 @@ export async function resume(
   task: string | undefined,
   flags: Pick<RunFlags, "json">,
   config: Config,
-  place: RunOutput,
+  output: RunOutput,
 ): Promise<void> {
   const store = openStore(config);
   let order: RunOptions;
@@ -77,11 +77,13 @@ export async function resume(
   } finally {
     store.close();
   }
-  await inside(order, flags, config, place, (store, runtime) => resumeRun(store, id, runtime.count, task));
+  await withRuntime(order, flags, config, output, (store, runtime) =>
+    resumeRun(store, id, runtime.count, task),
+  );
 }
 
 /** Opens what the run needs, runs it, closes in reverse order. */
-async function inside(
+async function withRuntime(
   order: Pick<RunOptions, "model" | "baseUrl">,
   { json = false }: Pick<RunFlags, "json">,
   config: Config,

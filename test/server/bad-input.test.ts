@@ -152,7 +152,7 @@ function codeOf(attempt: () => unknown): string {
   }
 }
 
-test("metrics of the whole stack are the sums of its bills, and its steps' tokens what the engine computed", async () => {
+test("metrics of the whole stack are the sums of its cache usages, and its steps' tokens what the engine computed", async () => {
   await open();
   const bills: Record<string, number>[] = [];
   for (const [turn, prompt] of [ids(80), [...ids(80), 1, 2], ids(40, 2)].entries()) {

@@ -19,7 +19,7 @@ const ask = (more: object = {}) =>
   app.inject({ method: "POST", url: "/v1/completions", payload: { prompt: "x", ...more } });
 const numbers = async () => parseMetrics((await app.inject("/metrics")).body);
 
-test("the numbers of prompts are the sums of the bills, streamed or not", async () => {
+test("the numbers of prompts are the sums of the cache usages, streamed or not", async () => {
   for (const stream of [false, true, false]) expect((await ask({ stream })).statusCode).toBe(200);
   const read = metricReader(await numbers());
   expect(read("pocket_kept_tokens_total")).toBe(3 * cacheUsage.kept);

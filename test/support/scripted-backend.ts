@@ -1,5 +1,4 @@
-// A Backend that plays back a fixed answer: what a request asked for is recorded, pace and failures are set by
-// the test. It stands where session and engine stand, so everything above them is real.
+// A Backend with a fixed answer in the place of session and engine. It records requests; tests set delays and failures.
 import { setTimeout as sleep } from "node:timers/promises";
 import type {
   CacheUsage,
@@ -49,7 +48,7 @@ export class ScriptedBackend implements Backend {
     takesTools: true,
   };
   readonly asked: (ChatRequest | CompletionRequest)[] = [];
-  /** Answers under way now. */
+  /** Running answers. */
   live = 0;
   cancelled = 0;
   tokens: readonly string[] = ["Hel", "lo", " 🌍", "!"];
@@ -74,7 +73,7 @@ export class ScriptedBackend implements Backend {
     diskBytes: 5000,
     preemptions: 0,
   };
-  /** Session → tenant; absent: nobody's in particular. */
+  /** Session → tenant; absent: no tenant. */
   readonly tenants = new Map<string, string>();
   readonly resident = new Map<string, SessionInfo>([
     ["s-1", { id: "s-1", tokens: 32, exactTokens: 12, usedAt: 1_700_000_000_000, busy: false, named: true }],
@@ -150,13 +149,13 @@ export class ScriptedBackend implements Backend {
       await this.pause(this.planMs, request.signal);
       yield { type: "prompt-planned", promptTokens: 32, cacheUsage };
       await this.pause(this.prefillMs, request.signal);
-      yield* this.speak(request);
+      yield* this.answer(request);
     } finally {
       this.live--;
     }
   }
 
-  private async *speak(request: ChatRequest | CompletionRequest): AsyncGenerator<ChatEvent> {
+  private async *answer(request: ChatRequest | CompletionRequest): AsyncGenerator<ChatEvent> {
     const limit = Math.min(request.maxTokens ?? this.tokens.length, this.tokens.length);
     for (const [index, token] of this.tokens.slice(0, limit).entries()) {
       if (this.failure?.afterTokens === index) throw this.failure.error;

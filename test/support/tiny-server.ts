@@ -1,5 +1,4 @@
-// The whole stack on the seeded tiny model: server, session, engine and addon as `pocket serve` wires them,
-// listening on a free port. For tests that need nothing scripted.
+// Server, session, engine and addon on the seeded tiny model, as `pocket serve` constructs them, on a free port.
 import { mkdtempSync, rmSync } from "node:fs";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -23,7 +22,7 @@ export async function startTinyServer(flags: Record<string, string> = {}): Promi
   const folder = await ensureTinyModel(directory, { context: 8192 });
   // Without a penalty greedy answers of the random model fall into loops, and so may be long.
   const penalty = { "sampling.repetition_penalty": "1" };
-  // Counts are compared before and after: nobody computes in between, and survivors stay as they are.
+  // Tests compare counts before and after, so nothing may be computed in the background.
   const quiet = { ...penalty, idle_repair: "false", repair: "none", lookup: "false" };
   const given = { "cache.tokens": "16384", activations: "f32", threads: "2", ...quiet, ...flags };
   const model = await openLocalModel(folder, Config.read({ flags: given, environment: {} }));

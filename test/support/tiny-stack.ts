@@ -1,6 +1,5 @@
-// The stack without a socket, for faults that need session, engine and native side together: the tiny model in a
-// pool as small as the test likes, and the real runner to count in. Answers are greedy unless a test says
-// otherwise, so two are equal or one of them is wrong.
+// Session, engine and addon on the seeded tiny model, without a socket. Gives access to the real runner. Sampling is
+// greedy unless a test changes it, so that two answers can be compared.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -24,11 +23,11 @@ export interface TinyStack {
   readonly runner: Runner;
   /** Text, token ids or messages. Rejects as the answer does. */
   ask(prompt: Prompt, options?: AnswerOptions): Promise<Answered>;
-  /** As if nothing had ever been asked: nothing reused, and gone afterwards. */
+  /** A cold start: reuses nothing, and its session is deleted afterwards. */
   cold(prompt: Prompt, options?: AnswerOptions): Promise<Answered>;
-  /** Deletes all sessions of nobody in particular. */
+  /** Deletes all sessions without a tenant. */
   clear(): void;
-  /** Lets everything go and waits for the pages. */
+  /** Releases all sessions and waits until their pages are free. */
   release(): Promise<void>;
   close(): Promise<void>;
 }
@@ -40,7 +39,7 @@ export interface TinyStackOptions {
   /** Settings on top, by key. */
   readonly flags?: Readonly<Record<string, string>>;
   readonly wrap?: (runner: Runner) => Runner;
-  /** Default: harmless failures are not told. */
+  /** Default: warnings are dropped. */
   readonly log?: (sentence: string) => void;
 }
 
