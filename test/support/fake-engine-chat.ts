@@ -69,7 +69,7 @@ export function closedGate(engine: FakeEngine): { readonly open: () => void } {
   };
 }
 
-export const system: Message = { role: "system", content: "You keep the stack and tell the truth about it." };
+export const system: Message = { role: "system", content: "You keep the house and tell the truth about it." };
 export const user = (content: string): Message => ({ role: "user", content });
 export const assistant = (content: string): Message => ({ role: "assistant", content });
 export const long = (name: string) =>
