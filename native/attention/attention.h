@@ -1,7 +1,7 @@
 // Paged attention over stretches, for the CPU. Writes this step's keys and values to their slots, once, and
 // lets every new row attend to all cells of its sequence at or below its own index. The difference between
 // a key's birth and its index is corrected on the query side, once per stretch of equal delta
-// (design: RoPE scores depend only on relative position). Knows neither ONNX Runtime nor N-API.
+// (RoPE scores depend on relative positions only; docs/design.md). Knows neither ONNX Runtime nor N-API.
 #pragma once
 
 #include <memory>

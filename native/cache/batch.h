@@ -7,9 +7,9 @@
 
 namespace pocket {
 
-// Proposals that a step computes of one sequence at most, and the rows of a decode step with them. A row of an entry
-// that has no more rows than that gets the same bits as alone, so that what is sampled does not depend on what was
-// drafted; entries of more rows, which are chunks of prompts, owe each other no bits.
+// Draft tokens per sequence and step at most, and the rows of a decode step with them. In entries of at most kDecodeRows
+// rows each row gets the bits that it gets alone, so that sampled tokens do not depend on drafts. Larger entries, chunks
+// of prompts, make no such promise.
 inline constexpr int32_t kMaxDraftTokens = 16;
 inline constexpr int32_t kDecodeRows = 1 + kMaxDraftTokens;
 

@@ -79,7 +79,7 @@ class Cache {
   // Records that a planned fill, or its first tokens, were computed.
   void commit(const Fill& fill) noexcept;
 
-  // Room for a step's draft tokens; see Sequence. While it is open, stats() leaves its cells and pages out.
+  // Cells for a step's draft tokens; see Sequence. stats() does not count them while they are open.
   DraftCells openDraft(int32_t id, int32_t count);
   void rollbackDraft(int32_t id, const DraftCells& draft, int32_t kept) noexcept;
 
@@ -102,7 +102,7 @@ class Cache {
   Cells cells(int32_t id) const;
   // Everything there is to know; copies it.
   CacheSnapshot snapshot() const;
-  // The broken invariants of design §10, a sentence each; see cache/invariants.h. For tests: copies all cells.
+  // The violated invariants, one sentence each; see cache/invariants.h. For tests: copies all cells.
   std::vector<std::string> violations() const { return pocket::violations(snapshot()); }
 
  private:

@@ -156,7 +156,7 @@ class Check {
       }
       const bool isFree = snapshot_.allocations[page] == 0;
       if (isFree != (counted_[page] == 0)) {
-        say("(3) page %d is %s and %d cells stand in it.", page, isFree ? "free" : "lent", counted_[page]);
+        say("(3) page %d is %s and %d cells stand in it.", page, isFree ? "free" : "used", counted_[page]);
       }
       free += isFree ? 1 : 0;
     }

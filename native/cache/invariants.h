@@ -1,4 +1,4 @@
-// A pure check of design §10 over all sequences at once, from a snapshot: what the pool counts is compared
+// Checks the invariants of docs/design.md over all sequences at once, from a snapshot: what the pool counts is compared
 // with what the cells say. It shares no code with cache/pool.cpp or cache/sequence.cpp, and a test can hand it a broken
 // snapshot. (7) and (8) are about a call and not about a state: Sequence::splice refuses and tests prove it.
 #pragma once

@@ -1,7 +1,6 @@
-// Lends pages: pageSize neighbouring slots each. Counts, per page, the cells that stand in it over all
-// sequences (forks share pages), and remembers which slots have been written since the page was lent. It
-// does not know who stands where, and holds no keys or values. Not thread-safe; called by sequences, between
-// steps.
+// Allocates pages of pageSize neighbouring slots. Counts the cells of each page over all sequences (forks share pages)
+// and records which slots have been written since the page was allocated. Knows no sequences and holds no keys or
+// values. Not thread-safe; called by sequences, between steps.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +17,19 @@ class Pool {
   int32_t pageSize() const { return pageSize_; }
   int32_t pagesFree() const { return pagesFree_; }
   int32_t pageOf(int32_t slot) const { return slot / pageSize_; }
-  // Cells standing in `page`; it is free iff this is 0.
+  // Cells in `page`; it is free iff this is 0.
   int32_t cells(int32_t page) const { return cells_[page]; }
-  // Which allocation of the pool this page is out on, counted from 1; 0 while it is free. Who remembers the
-  // number can tell whether the page has been returned meanwhile.
+  // Number of the allocation that this page is used by, counted from 1; 0 while it is free. A changed number tells
+  // that the page was free in between.
   int64_t allocation(int32_t page) const { return allocations_[page]; }
   bool written(int32_t slot) const { return written_[slot] != 0; }
 
-  // The lowest free page, with `cells` (at least 1) standing in it. Throws CACHE_FULL when none is free.
+  // The lowest free page, with `cells` (at least 1) in it. Throws CACHE_FULL when none is free.
   int32_t allocate(int32_t cells);
-  // `cells` more, or fewer, stand in a lent page. With the last one it is free again and nothing is written.
+  // Adds or removes cells of a used page. Without cells it is free again and none of its slots counts as written.
   void addCells(int32_t page, int32_t cells) noexcept { cells_[page] += cells; }
   void removeCells(int32_t page, int32_t cells) noexcept;
-  // The key and value of `slot` lie in memory from now on.
+  // The key and value of `slot` are in memory.
   void write(int32_t slot) noexcept { written_[slot] = 1; }
 
  private:
