@@ -1,5 +1,5 @@
-// The port between whoever speaks (server, harness) and whoever answers (the local session, a server over
-// HTTP, a scripted fake). Messages live here; tokens, HTTP and the model do not.
+// The Chat port: requests and answers as messages and events. Callers are the server and the harness; implementations
+// are the local session and an OpenAI server over HTTP. Types only; it imports nothing.
 
 export type Role = "system" | "user" | "assistant" | "tool";
 
@@ -25,37 +25,36 @@ export interface Tool {
   readonly description?: string;
   /** JSON schema of the arguments. */
   readonly parameters?: unknown;
-  /** The arguments of a call are certain to fit `parameters`. */
+  /** True: the arguments of every call match `parameters`. */
   readonly strict?: boolean;
 }
 
 /**
- * auto: the model decides; required: one call or several and nothing else; none: the tools stay in the prompt, and
- * the answer is words; a name: one call of that tool.
+ * auto: the model decides; required: at least one call and no text; none: the tools stay in the prompt, and the answer
+ * is text; a name: one call of that tool.
  */
 export type ToolChoice = "auto" | "none" | "required" | { readonly name: string };
 
 /**
- * A tool that an answer may call. `parameters` stand in place of the tool's own for this answer: narrower ones, such
- * as the ids that there are now, while the prompt shows the same tools as ever.
+ * A tool that an answer may call. `parameters` replace the tool's own schema for this answer, for example to limit
+ * ids to the current ones, while the tools in the prompt stay the same.
  */
 export interface Callable {
   readonly name: string;
   readonly parameters?: unknown;
 }
 
-/** What an answer is that calls no tool: any JSON object, or what fits a schema. */
+/** Format of an answer that calls no tool: any JSON object, or one that matches a schema. */
 export type AnswerFormat =
   | { readonly type: "json_object" }
   | { readonly type: "json_schema"; readonly schema: unknown; readonly strict: boolean };
 
-/** What to keep of the resident cache after an edit: survivors too, the common prefix only, nothing. */
+/** What is reused of the resident cells after an edit: prefix and survivors, the common prefix only, nothing. */
 export type Reuse = "suffix" | "prefix" | "none";
 
 /**
- * Which survivors behind an edit are recomputed at once: none; every surviving assistant message; those and
- * the first 256 survivors; the first assistant message only; the first k tokens (k >= 1); a leading fraction
- * (0 < f < 1).
+ * Which survivors behind an edit are recomputed at once: none; every assistant message; those and the first 256 tokens;
+ * the first assistant message; the first k tokens (k >= 1); a leading fraction (0 < f < 1).
  */
 export type Repair = "none" | "assistant" | "assistant+256" | "first-assistant" | number;
 
@@ -71,7 +70,7 @@ export interface SamplingOptions {
 }
 
 export interface AnswerOptions extends SamplingOptions {
-  /** Absent: the rest of the window. */
+  /** Default: the rest of the context. */
   readonly maxTokens?: number;
   readonly stop?: readonly string[];
   /** 0 … 20 alternatives per token; absent: no logprobs. */
@@ -79,16 +78,18 @@ export interface AnswerOptions extends SamplingOptions {
   readonly session?: string;
   readonly reuse?: Reuse;
   readonly repair?: Repair;
-  /** Everything behind the first edit is computed anew, so that nothing resident remembers what was cut. */
+  /** True: everything behind the first edit is recomputed, so that no resident cell depends on the cut text. */
   readonly forget?: boolean;
   /**
-   * A side question: answered on a fork of the session, which shares its leading cells and is released after the
-   * answer. The session itself stays as it is. Not together with `forget`.
+   * True: a side question, answered on a fork that shares the session's leading cells and is released after the answer.
+   * The session does not change. Not together with `forget`.
    */
   readonly fork?: boolean;
-  /** Whether tokens may be proposed from the conversation's own text; the answer is the same. Default: the server's. */
+  /**
+   * Prompt lookup: drafts tokens from the conversation's text; the answer is the same. Default: the server's setting.
+   */
   readonly lookup?: boolean;
-  /** Whose request it is; sessions of another tenant do not exist for it. */
+  /** Owner of the request; it cannot see sessions of other tenants. */
   readonly tenant?: string;
   readonly signal?: AbortSignal;
 }
@@ -96,7 +97,7 @@ export interface AnswerOptions extends SamplingOptions {
 export interface ChatRequest extends AnswerOptions {
   readonly messages: readonly Message[];
   readonly tools?: readonly Tool[];
-  /** Default: "auto". A Chat over HTTP may leave it and the next three to its server. */
+  /** Default: "auto". A Chat over HTTP may leave it and the next three fields to its server. */
   readonly toolChoice?: ToolChoice;
   /** The tools that may be called; the others stay in the prompt. Default: all. */
   readonly callable?: readonly Callable[];
@@ -105,15 +106,15 @@ export interface ChatRequest extends AnswerOptions {
   readonly format?: AnswerFormat;
 }
 
-/** A prompt without a template: text, or token ids taken as they are. */
+/** A prompt without a template: text or token ids. */
 export interface CompletionRequest extends AnswerOptions {
   readonly prompt: string | readonly number[];
 }
 
 /**
- * Where the prompt's tokens came from: kept + relocated + computed = promptTokens.
+ * Origin of the prompt's tokens: kept + relocated + computed = promptTokens.
  * kept: resident, in front of the first edit. relocated: survivors behind it, shifted, approximate.
- * computed: run through the model now. stale: those of kept and relocated beyond the exact length.
+ * computed: computed for this request. stale: those of kept and relocated beyond the exact length.
  */
 export interface CacheUsage {
   readonly session: string;
@@ -121,7 +122,7 @@ export interface CacheUsage {
   readonly relocated: number;
   readonly computed: number;
   readonly stale: number;
-  /** Why reuse stopped where it did, in a sentence. */
+  /** Where and why reuse stopped, a sentence. */
   readonly reason: string;
 }
 
@@ -131,14 +132,14 @@ export interface TokenLogprob {
   readonly logprob: number;
 }
 
-/** tool_calls: the answer ends in tool calls, which wait for their results. */
+/** tool_calls: the answer ends in tool calls, whose results the next request gives. */
 export type FinishReason = "stop" | "length" | "tool_calls";
 
 /**
- * Noun-verb events of one answer, in this order: prompt-planned, then text-delta and those of tool calls as they
- * come, answer-finished. A tool-call is sent once, when the call is complete. Who streams calls sends
- * tool-call-start and then tool-call-delta for each in front of it, index 0, 1, … in order; the deltas joined are
- * the call's arguments. An answer that ends inside a call has no tool-call for it, and the reason is "length".
+ * Events of one answer, in this order: prompt-planned, then text-delta and the events of tool calls, then
+ * answer-finished. A tool-call is sent once, when the call is complete. An implementation that streams calls sends
+ * tool-call-start and tool-call-delta before it, index 0, 1, … in order; the concatenated deltas are the arguments. An
+ * answer that ends inside a call has no tool-call event for it, and its reason is "length".
  */
 export type ChatEvent =
   | { readonly type: "prompt-planned"; readonly promptTokens: number; readonly cacheUsage: CacheUsage }
@@ -161,16 +162,16 @@ export type ChatEvent =
       readonly promptTokens: number;
       readonly completionTokens: number;
       readonly cacheUsage: CacheUsage;
-      /** Tokens proposed from the conversation's own text: of the answer, and those that were not it. */
+      /** Draft tokens of prompt lookup that were accepted and rejected. */
       readonly draftTokens?: { readonly accepted: number; readonly rejected: number };
       /** Milliseconds from request to first token, and for all tokens after it. */
       readonly promptMs: number;
       readonly generateMs: number;
-      /** What the request asked for and was not enforced, a sentence each. */
+      /** Constraints of the request that were not enforced, a sentence each. */
       readonly warnings?: readonly string[];
     };
 
 export interface Chat {
-  /** Throws PocketError before the first event for a request that cannot be served. */
+  /** Throws PocketError before the first event if the request cannot be served. */
   chat(request: ChatRequest): AsyncIterable<ChatEvent>;
 }

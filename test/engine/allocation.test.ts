@@ -1,4 +1,4 @@
-// Answers that find no page for their next token: parked, seated again, given up and read again, never lost.
+// Requests without a free page for their next token: preempted, continued or recomputed, never lost.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { Engine } from "../../src/engine/engine.ts";
@@ -11,14 +11,14 @@ const answer = (sequence: SequencePort, prompt: number[], count: number, options
   collect(sequence.run(job([append(sequence, prompt)], count, options)));
 
 describe("answers that outgrow the pool", () => {
-  test("give way to the oldest, one after another, and say what they would in a roomy pool", async () => {
+  test("preempt the youngest first and give the same tokens as in a large pool", async () => {
     const { engine, runner } = rig(8);
     const prompts = [range(0, 30), range(100, 130), range(200, 230)];
     const sequences = prompts.map(() => engine.create());
     const answers = await Promise.all(
-      prompts.map(async (prompt, place) => {
-        const tokens = await answer(sequences[place]!, prompt, 60);
-        sequences[place]!.release();
+      prompts.map(async (prompt, index) => {
+        const tokens = await answer(sequences[index]!, prompt, 60);
+        sequences[index]!.release();
         return tokens;
       }),
     );
@@ -31,7 +31,7 @@ describe("answers that outgrow the pool", () => {
     expect(runner.stats()).toMatchObject({ pagesUsed: 0, sequences: 0 });
   });
 
-  test("keep drawing numbers and penalties' start where they were after reading again", async () => {
+  test("continue draw numbers and the start of penalties after recomputation", async () => {
     const { engine, runner } = rig(6);
     const [a, b] = [engine.create(), engine.create()];
     const first = answer(a, range(0, 30), 40).finally(() => a.release());
@@ -45,28 +45,28 @@ describe("answers that outgrow the pool", () => {
     }
   });
 
-  test("that wait alone end with CACHE_FULL, keep their cells, and go on where they were", async () => {
+  test("end with CACHE_FULL if nothing else runs, keep their cells, and can be continued", async () => {
     const { engine } = rig(4);
     const idle = engine.create();
     await answer(idle, range(0, 30), 0);
     const sequence = engine.create();
-    const said: number[] = [];
+    const tokens: number[] = [];
     const run = async () => {
       for await (const { token } of sequence.run(job([append(sequence, range(60, 90))], 20)))
-        said.push(token);
+        tokens.push(token);
     };
     await expect(run()).rejects.toMatchObject({ code: "CACHE_FULL" });
     expect(sequence.length).toBe(32);
     idle.release();
-    const rest = job([append(sequence, [said.at(-1)!])], 20 - said.length, {
-      draw: said.length,
+    const rest = job([append(sequence, [tokens.at(-1)!])], 20 - tokens.length, {
+      draw: tokens.length,
       generatedFrom: 30,
     });
-    said.push(...(await collect(sequence.run(rest))));
-    expect(said).toEqual(continuation(range(60, 90), 20));
+    tokens.push(...(await collect(sequence.run(rest))));
+    expect(tokens).toEqual(continuation(range(60, 90), 20));
   });
 
-  test("let go of what is idle before anybody waits, one sequence at a time", async () => {
+  test("evict idle sequences one at a time before a request is preempted", async () => {
     const { engine } = rig(6);
     const idle = [engine.create(), engine.create()];
     for (const sequence of idle) await answer(sequence, range(0, 32), 0);
@@ -104,27 +104,27 @@ describe("answers that outgrow the pool", () => {
     expect(Array.from(back.tokens())).toEqual(range(0, 32));
   });
 
-  test("that gave their cells up and can never have them back end with CACHE_TOO_SMALL", async () => {
+  test("end with CACHE_TOO_SMALL if their cells were released and never fit again", async () => {
     const { engine } = rig(4, 32, { allocationTimeoutMs: 30 });
     const [a, b] = [engine.create(), engine.create()];
     const first = answer(a, range(0, 20), 44);
     const second = answer(b, range(50, 70), 44);
     expect(await first).toEqual(continuation(range(0, 20), 44));
-    // The first sequence keeps its cells: nobody lets go of them.
+    // The first sequence keeps its cells.
     await expect(second).rejects.toMatchObject({ code: "CACHE_TOO_SMALL" });
     expect(b.length).toBe(0);
     expect(engine.busy).toBe(0);
   });
 
-  test("leave nothing behind when their readers go while they are parked", async () => {
+  test("leave no cell behind when they are aborted while preempted", async () => {
     const { engine, runner } = rig(6);
     const controllers = range(0, 3).map(() => new AbortController());
     const sequences = controllers.map(() => engine.create());
-    const answers = sequences.map((sequence, place) =>
+    const answers = sequences.map((sequence, index) =>
       collect(
         sequence.run(
-          job([append(sequence, range(place * 40, place * 40 + 20))], 200, {
-            signal: controllers[place]!.signal,
+          job([append(sequence, range(index * 40, index * 40 + 20))], 200, {
+            signal: controllers[index]!.signal,
           }),
         ),
       ),
@@ -143,7 +143,7 @@ describe("answers that outgrow the pool", () => {
 });
 
 describe("a seeded stress with faults", () => {
-  test("answers right or with an error of the table, and leaves no page, task or sequence behind", async () => {
+  test("gives right answers or an expected error, and leaves no page, task or sequence behind", async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.integer({ min: 0, max: 2 ** 30 }),
@@ -152,11 +152,11 @@ describe("a seeded stress with faults", () => {
           const scripted = new ScriptedRunner(pages);
           const runner = faultyRunner(scripted, { seed, step: 0.02, splice: 0.05 });
           const engine = new Engine(runner, { stepTokens: 24, gapMs: 5, allocationTimeoutMs: 5 });
-          const ends = range(0, 6).map(async (place) => {
-            const prompt = range(seed % 90, (seed % 90) + 10 + 7 * place);
+          const ends = range(0, 6).map(async (index) => {
+            const prompt = range(seed % 90, (seed % 90) + 10 + 7 * index);
             const sequence = engine.create();
             const controller = new AbortController();
-            if ((seed >> place) % 4 === 0) setTimeout(() => controller.abort(), place);
+            if ((seed >> index) % 4 === 0) setTimeout(() => controller.abort(), index);
             const one = job([append(sequence, prompt)], 30, { signal: controller.signal });
             try {
               expect(await collect(sequence.run(one))).toEqual(continuation(prompt, 30));

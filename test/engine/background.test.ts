@@ -7,7 +7,7 @@ const repairOf = (start: number, tokens: number[]) =>
   job([{ start, end: start + tokens.length, tokens: Int32Array.from(tokens) }], 0, { background: true });
 
 describe("background work", () => {
-  test("is computed while nobody asks for anything, and need not reach the last cell", async () => {
+  test("is computed while no other job runs, and need not reach the last cell", async () => {
     const { engine, runner } = rig();
     const sequence = engine.create();
     await collect(sequence.run(job([append(sequence, range(0, 60))], 0)));
@@ -16,7 +16,7 @@ describe("background work", () => {
     expect(runner.log.at(-1)![0]!.tokens).toEqual(Int32Array.from(range(20, 40)));
   });
 
-  test("waits for everybody else, one step at most after it has begun", async () => {
+  test("waits for all other jobs, and delays them by one step at most", async () => {
     const { engine, runner } = rig();
     const [idle, busy] = [engine.create(), engine.create()];
     await collect(idle.run(job([append(idle, range(0, 60))], 0)));
@@ -31,7 +31,7 @@ describe("background work", () => {
     expect(engine.stats()).toMatchObject({ backgroundTokens: 20, promptTokens: 150, decodeTokens: 7 });
   });
 
-  test("holds an answer that comes up while it is computed for one step", async () => {
+  test("delays an answer that arrives during its step by one step", async () => {
     const { engine, runner } = rig();
     const [idle, busy] = [engine.create(), engine.create()];
     await collect(idle.run(job([append(idle, range(0, 60))], 0)));
@@ -47,7 +47,7 @@ describe("background work", () => {
     expect(order).toEqual([[1], [2], [2], [2], [1]]);
   });
 
-  test("has changed nothing when it is left before its step", async () => {
+  test("has changed nothing when it is cancelled before its first step", async () => {
     const { engine, runner } = rig();
     const [idle, busy] = [engine.create(), engine.create()];
     await collect(idle.run(job([append(idle, range(0, 60))], 0)));

@@ -1,5 +1,5 @@
-// Prompt lookup on the scripted runner: whatever is proposed, the answer is the one that the model gives token by
-// token, and what the sequence holds afterwards is the same. What proposals are made, and when they stop.
+// Prompt lookup on the scripted runner: for any draft, the answer and the cells are those of decoding token by token.
+// Which drafts are made, and when they stop.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { Job } from "../../src/engine/job.ts";
@@ -8,7 +8,7 @@ import { maxDraftTokens, PromptLookup } from "../../src/engine/prompt-lookup.ts"
 import { RowCosts } from "../../src/engine/row-costs.ts";
 import { append, collect, job, range, rig } from "./rig.ts";
 
-/** Of few words, by the last two of them: it goes in circles, and strays from them by its second argument. */
+/** A model of eight tokens that repeats itself, with a deviation at every `stray`-th position. */
 const circling = (stray: number) => (tokens: readonly number[]) => {
   const [a = 0, b = 0] = tokens.slice(-2);
   return (a * 5 + b * 3 + (tokens.length % stray === 0 ? 1 : 0)) % 8;
@@ -35,7 +35,7 @@ const cases = fc.record({
 });
 
 describe("an answer with lookup", () => {
-  test("is the answer without, cells and all, in any company, also in a pool that is too small for all", async () => {
+  test("equals the answer without it, with the same cells, in any batch and in a pool that is too small", async () => {
     let accepted = 0;
     let rejected = 0;
     await fc.assert(
@@ -49,9 +49,9 @@ describe("an answer with lookup", () => {
               lookup: true,
               stopTokens: new Set([stop]),
             });
-            const said = await collect(sequence.run(asked));
-            expect(said).toEqual(plain(runner.next, prompt, asked));
-            expect(Array.from(sequence.tokens())).toEqual([...prompt, ...said.slice(0, -1)]);
+            const tokens = await collect(sequence.run(asked));
+            expect(tokens).toEqual(plain(runner.next, prompt, asked));
+            expect(Array.from(sequence.tokens())).toEqual([...prompt, ...tokens.slice(0, -1)]);
             sequence.release();
           }),
         );
@@ -66,7 +66,7 @@ describe("an answer with lookup", () => {
     expect(rejected).toBeGreaterThan(50);
   });
 
-  test("takes fewer steps where it repeats itself, and says which tokens cost none", async () => {
+  test("takes fewer steps where the text repeats, and marks the accepted draft tokens", async () => {
     const { engine, runner } = rig();
     runner.next = circling(1000);
     const sequence = engine.create();
@@ -80,15 +80,15 @@ describe("an answer with lookup", () => {
     expect(items.reduce((sum, { rejected = 0 }) => sum + rejected, 0)).toBe(draftTokens - acceptedTokens);
   });
 
-  test("that is left in the middle leaves a sequence of prompt and tokens said", async () => {
+  test("leaves a sequence of prompt and generated tokens when it is cancelled", async () => {
     const { engine, runner } = rig();
     runner.next = circling(9);
     const sequence = engine.create();
     const prompt = [1, 2, 3, 4, 1, 2, 3];
-    const said: number[] = [];
+    const tokens: number[] = [];
     for await (const { token } of sequence.run(job([append(sequence, prompt)], 200, { lookup: true }))) {
-      said.push(token);
-      if (said.length === 30) break;
+      tokens.push(token);
+      if (tokens.length === 30) break;
     }
     const cells = Array.from(sequence.tokens());
     const whole = [...prompt, ...plain(runner.next, prompt, job([], 200))];
@@ -97,7 +97,7 @@ describe("an answer with lookup", () => {
     expect(runner.sequence(1).gapTokens).toBe(0);
   });
 
-  test("proposes nothing where tokens are constrained, nor for jobs that do not ask for it", async () => {
+  test("has no draft for constrained jobs and for jobs without lookup", async () => {
     const { engine, runner } = rig();
     runner.next = circling(1000);
     const constraint = { mask: () => undefined, accept: () => undefined, terminated: false };
@@ -110,15 +110,15 @@ describe("an answer with lookup", () => {
 });
 
 describe("n-grams", () => {
-  test("find the longest match among the latest places, as a search of the whole text does", () => {
+  test("find the longest match, the latest of equal ones, as a full search does", () => {
     fc.assert(
       fc.property(fc.array(fc.integer({ min: 0, max: 3 }), { minLength: 1, maxLength: 40 }), (text) => {
         const grams = new NgramIndex();
         for (const token of text) grams.push(token);
         const found = grams.find(3);
-        const matches = range(1, text.length - 1).map((place) => {
+        const matches = range(1, text.length - 1).map((position) => {
           let match = 0;
-          while (match < 8 && match <= place && text[place - match] === text[text.length - 1 - match])
+          while (match < 8 && match <= position && text[position - match] === text[text.length - 1 - match])
             match++;
           return match;
         });
@@ -137,10 +137,10 @@ describe("n-grams", () => {
   });
 });
 
-describe("what is proposed", () => {
+describe("the draft", () => {
   const repeated = Int32Array.from({ length: 200 }, (_, index) => index % 20);
 
-  test("grows with acceptance up to what rows are worth, and dies out without it", () => {
+  test("grows with acceptance up to the row limit, and stops without acceptance", () => {
     const costs = new RowCosts();
     costs.observe(0, 20);
     const good = new PromptLookup(repeated);
@@ -161,7 +161,7 @@ describe("what is proposed", () => {
     expect(rows).toBeGreaterThan(10);
   });
 
-  test("is less where rows were seen to be dear, whatever other ranges cost", () => {
+  test("is shorter where rows are expensive, whatever other ranges cost", () => {
     const costs = new RowCosts();
     costs.observe(0, 20);
     for (let turn = 0; turn < 20; turn++) costs.observe(12, 20 * 13);

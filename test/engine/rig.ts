@@ -1,5 +1,5 @@
-// What the tests of the engine share: an engine over a scripted runner, jobs in short, and what the scripted
-// model must answer.
+// Shared by the tests of the engine: an engine over a scripted runner, short constructors of jobs, and the expected
+// answer of the scripted model.
 import { Engine, type EngineOptions } from "../../src/engine/engine.ts";
 import { type Generated, greedy, type Job, type SequencePort, type Splice } from "../../src/engine/job.ts";
 import { following, ScriptedRunner } from "../support/scripted-runner.ts";

@@ -20,7 +20,7 @@ describe("the plan of a step", () => {
     expect(shares).toEqual([62, 1, 1]);
   });
 
-  test("hands what a short prompt does not need to a long one", () => {
+  test("gives what a short prompt does not need to a long one", () => {
     const shares = planStep(
       [
         { pending: 16_000, decoding: false },
@@ -47,10 +47,10 @@ describe("the plan of a step", () => {
           const decodes = demands.filter((one) => one.decoding).length;
           const wanted = demands.reduce((sum, one) => sum + (one.decoding ? 0 : one.pending), 0);
           const prompts = shares.reduce(
-            (sum, share, place) => sum + (demands[place]!.decoding ? 0 : share),
+            (sum, share, index) => sum + (demands[index]!.decoding ? 0 : share),
             0,
           );
-          expect(shares.every((share, place) => share >= 0 && share <= demands[place]!.pending)).toBe(true);
+          expect(shares.every((share, index) => share >= 0 && share <= demands[index]!.pending)).toBe(true);
           expect(prompts).toBe(Math.min(wanted, Math.max(budget - decodes, minPromptTokens)));
           expect(shares.some((share) => share > 0)).toBe(true);
         },

@@ -19,7 +19,7 @@ async function ask(targets: Int32Array, distributions: boolean) {
   return outcomes[0]!;
 }
 
-test("every wanted target has one: it adds up to 1 and holds the target's logprob and the hundred likeliest", async () => {
+test("every target has one: it sums to 1 and contains the logprobs of the target and of the hundred most probable tokens", async () => {
   const { vocab } = runner.describe();
   const outcome = await ask(Int32Array.of(7, -1, 0, vocab - 1), true);
   const whole = outcome.distributions!;
@@ -38,7 +38,7 @@ test("every wanted target has one: it adds up to 1 and holds the target's logpro
   }
 });
 
-test("nobody who does not ask for them is told any", async () => {
+test("are absent unless requested", async () => {
   expect((await ask(Int32Array.of(7, 1), false)).distributions).toBeUndefined();
   expect((await ask(Int32Array.of(-1, -1), true)).distributions).toBeUndefined();
 });

@@ -58,7 +58,7 @@ describe("a saved sequence", () => {
     for (const one of [id, back]) runner.release(one);
   });
 
-  test("may be released and its pages asked for at once: the file has what was there", async () => {
+  test("may be released during the save: the file has the cells of the call", async () => {
     const id = await prefill(runner, tokensOf(200, 1));
     const kept = runner.fork(id, 200);
     const saved = runner.save(id, fileOf("released"));
@@ -99,7 +99,7 @@ describe("a saved sequence", () => {
 });
 
 describe("a file that cannot be used", () => {
-  test("is refused with its reason, and neither page nor sequence is left of it", async () => {
+  test("is refused with its reason, and leaves neither page nor sequence", async () => {
     const id = await prefill(runner, tokensOf(60));
     await runner.save(id, fileOf("whole"));
     const whole = readFileSync(fileOf("whole"));
@@ -141,7 +141,7 @@ describe("a file that cannot be used", () => {
     runner.release(id);
   });
 
-  test("cannot be written: the error has a code, and the file of that name stays", async () => {
+  test("that cannot be written gives an error code, and the existing file stays", async () => {
     const id = await prefill(runner, tokensOf(60));
     await runner.save(id, fileOf("stays"));
     copyFileSync(fileOf("stays"), fileOf("copy"));
@@ -155,7 +155,7 @@ describe("a file that cannot be used", () => {
     expect(runner.stats().pagesUsed).toBe(0);
   });
 
-  test("holds back close until it is done with", async () => {
+  test("delays close until it is written", async () => {
     const own = await openTiny("kv_file");
     const id = await prefill(own, tokensOf(60));
     const saved = own.save(id, fileOf("closing"));

@@ -90,7 +90,7 @@ const kinds: readonly (readonly [name: string, more: Partial<Job>])[] = [
   ],
 ];
 
-/** Token by token the answer is `truth`; here it is proposed, in pieces, some of them with a wrong token. */
+/** Decodes `truth` again with parts of it as drafts, some of them with a wrong token. */
 async function guided(
   prompt: readonly number[],
   truth: readonly Generated[],
@@ -105,17 +105,15 @@ async function guided(
   while (said.length < truth.length) {
     const { length } = runner.sequence(id);
     runner.splice(id, [{ start: length, end: length, count: 1 }]);
-    const proposals = truth
-      .slice(said.length, said.length + Math.floor(random() * 9))
-      .map(({ token }) => token);
-    if (random() < 0.5 && proposals.length > 0) {
-      const place = Math.floor(random() * proposals.length);
-      proposals[place] = (proposals[place]! + 1) % 250;
+    const draft = truth.slice(said.length, said.length + Math.floor(random() * 9)).map(({ token }) => token);
+    if (random() < 0.5 && draft.length > 0) {
+      const index = Math.floor(random() * draft.length);
+      draft[index] = (draft[index]! + 1) % 250;
     }
     const sample = { ...greedyJob, ...more.sampling, draw: draw + said.length, generatedFrom, top };
     const tokens = Int32Array.of(said.at(-1)?.token ?? prompt.at(-1)!);
     const { outcomes } = await runner.step([
-      { sequence: id, tokens, sample, draftTokens: Int32Array.from(proposals) },
+      { sequence: id, tokens, sample, draftTokens: Int32Array.from(draft) },
     ]);
     runner.check();
     const outcome = outcomes[0]!;
@@ -128,8 +126,8 @@ async function guided(
   return { said: said.slice(0, truth.length), cells, accepted, rejected };
 }
 
-/** What `steps` steps of one token say behind the sequence, the first with proposals. */
-async function says(on: Runner, id: number, steps: number, first: number, proposals: readonly number[] = []) {
+/** The tokens of `steps` decode steps after the sequence; the first step has a draft. */
+async function decode(on: Runner, id: number, steps: number, first: number, draft: readonly number[] = []) {
   const said: SampledToken[] = [];
   for (let step = 0; step < steps; step++) {
     const { length } = on.sequence(id);
@@ -139,7 +137,7 @@ async function says(on: Runner, id: number, steps: number, first: number, propos
         sequence: id,
         tokens: Int32Array.of(said.at(-1)?.token ?? first),
         sample: { ...greedy, draw: step, generatedFrom: length },
-        ...(proposals.length > 0 && { draftTokens: Int32Array.from(proposals) }),
+        ...(draft.length > 0 && { draftTokens: Int32Array.from(draft) }),
       },
     ]);
     said.push(...(outcomes[0]!.accepted ?? []), outcomes[0]!);
@@ -160,8 +158,8 @@ describe("with lookup", () => {
         const quick = await answer(engine, prompt, { ...more, lookup: true });
         expect(quick.items.map(({ token }) => token)).toEqual(plain.items.map(({ token }) => token));
         expect({ ...quick, items: [] }).toEqual({ ...plain, items: [] });
-        for (const [place, item] of quick.items.entries()) {
-          const expected = plain.items[place]!;
+        for (const [index, item] of quick.items.entries()) {
+          const expected = plain.items[index]!;
           expectClose(item, expected);
           expect(item.top.map(({ token }) => token)).toEqual(expected.top.map(({ token }) => token));
         }
@@ -170,27 +168,30 @@ describe("with lookup", () => {
     },
   );
 
-  test.each(kinds)("%s: right and wrong proposals at any place give the same answer", async (_, more) => {
-    let [right, wrong] = [0, 0];
-    for (const [place, prompt] of prompts(3, 17).entries()) {
-      const { items } = await answer(engine, prompt, more);
-      const { said, cells, accepted, rejected } = await guided(prompt, items, more, place);
-      expect(said.map(({ token }) => token)).toEqual(items.map(({ token }) => token));
-      for (const [at, item] of said.entries()) {
-        expectClose(item, items[at]!);
-        expect(Array.from(item.topTokens)).toEqual(items[at]!.top.map(({ token }) => token));
+  test.each(kinds)(
+    "%s: right and wrong draft tokens at any position give the same answer",
+    async (_, more) => {
+      let [right, wrong] = [0, 0];
+      for (const [index, prompt] of prompts(3, 17).entries()) {
+        const { items } = await answer(engine, prompt, more);
+        const { said, cells, accepted, rejected } = await guided(prompt, items, more, index);
+        expect(said.map(({ token }) => token)).toEqual(items.map(({ token }) => token));
+        for (const [at, item] of said.entries()) {
+          expectClose(item, items[at]!);
+          expect(Array.from(item.topTokens)).toEqual(items[at]!.top.map(({ token }) => token));
+        }
+        expect(cells.slice(0, prompt.length + items.length - 1)).toEqual(
+          [...prompt, ...items.map(({ token }) => token)].slice(0, -1),
+        );
+        right += accepted;
+        wrong += rejected;
       }
-      expect(cells.slice(0, prompt.length + items.length - 1)).toEqual(
-        [...prompt, ...items.map(({ token }) => token)].slice(0, -1),
-      );
-      right += accepted;
-      wrong += rejected;
-    }
-    expect(right).toBeGreaterThan(5);
-    expect(wrong).toBeGreaterThan(5);
-  });
+      expect(right).toBeGreaterThan(5);
+      expect(wrong).toBeGreaterThan(5);
+    },
+  );
 
-  test("an answer that repeats itself has tokens that cost no step of their own", async () => {
+  test("an answer that repeats itself has accepted draft tokens", async () => {
     const more = { sampling: { ...greedyJob, frequencyPenalty: -1 } };
     const [prompt] = prompts(1, 5) as [number[]];
     const plain = await answer(engine, prompt, more);
@@ -202,22 +203,22 @@ describe("with lookup", () => {
     expect(quick.items.some(({ drafted }) => drafted)).toBe(true);
   });
 
-  test("streams in one batch, some with it and some without, do not mix", async () => {
-    const asked = prompts(6, 23).map((prompt, place) => {
+  test("streams with and without lookup in one batch do not affect each other", async () => {
+    const asked = prompts(6, 23).map((prompt, index) => {
       const more = {
-        sampling: { ...greedyJob, temperature: place % 2 === 0 ? 0 : 0.3, topK: 5, seed: place },
+        sampling: { ...greedyJob, temperature: index % 2 === 0 ? 0 : 0.3, topK: 5, seed: index },
       };
       return { prompt, more };
     });
     const alone: Outcome[] = [];
     for (const { prompt, more } of asked) alone.push(await answer(engine, prompt, more));
     const together = await Promise.all(
-      asked.map(({ prompt, more }, place) => answer(engine, prompt, { ...more, lookup: place !== 3 })),
+      asked.map(({ prompt, more }, index) => answer(engine, prompt, { ...more, lookup: index !== 3 })),
     );
     expect(together.map(({ tokens }) => tokens)).toEqual(alone.map(({ tokens }) => tokens));
   });
 
-  test("in a pool that the answers outgrow, proposals shrink and preempted answers come out the same", async () => {
+  test("in a pool that is too small, drafts shrink and preempted answers are the same", async () => {
     const asked = prompts(5, 31);
     const expected: Outcome[] = [];
     for (const prompt of asked) expected.push(await answer(engine, prompt, {}));
@@ -230,13 +231,13 @@ describe("with lookup", () => {
     await small.close();
   });
 
-  test("an answer that is cut off leaves filled cells only, and the sequence goes on as it would have", async () => {
-    for (const [place, prompt] of prompts(4, 47).entries()) {
+  test("a cancelled answer leaves filled cells only, and the sequence continues unchanged", async () => {
+    for (const [index, prompt] of prompts(4, 47).entries()) {
       const whole = await answer(engine, prompt, {});
       const sequence = engine.create();
       let read = 0;
       for await (const _ of sequence.run(job([append(sequence, prompt)], 50, { lookup: true }))) {
-        if (++read === 5 + 7 * place) break;
+        if (++read === 5 + 7 * index) break;
       }
       const cells = Array.from(sequence.tokens());
       expect(cells).toEqual(whole.tokens.slice(0, cells.length));
@@ -248,14 +249,14 @@ describe("with lookup", () => {
 
 describe("the native step", () => {
   test.each(["f32", "f16", "bf16", "int8"] as const)(
-    "over %s pages and panels, tokens that were proposed have the logprobs of those that were not, bit for bit",
+    "over %s pages and packed weights, accepted draft tokens have the logprobs of plain decoding, bit for bit",
     async (kvType) => {
       const own = await openTinyPanels("lookup", { kvType, pages: 256 });
       // Around 1,024 cells, where attention begins to be cut into ranges, and in front of it.
       for (const length of [100, 1016]) {
-        const plain = await says(own, await prefill(own, tokensOf(length)), 17, 7);
-        const proposals = plain.slice(0, -1).map(({ token }) => token);
-        const quick = await says(own, await prefill(own, tokensOf(length)), 1, 7, proposals);
+        const plain = await decode(own, await prefill(own, tokensOf(length)), 17, 7);
+        const draft = plain.slice(0, -1).map(({ token }) => token);
+        const quick = await decode(own, await prefill(own, tokensOf(length)), 1, 7, draft);
         expect(quick.map(({ token, logprob }) => [token, logprob])).toEqual(
           plain.map(({ token, logprob }) => [token, logprob]),
         );
@@ -264,7 +265,7 @@ describe("the native step", () => {
     },
   );
 
-  test("no more proposals are computed than leave rows their bits, and lookup asks for no more", async () => {
+  test("computes at most maxDraftTokens, which keeps the bits of every row, and lookup asks for no more", async () => {
     const own = await openTiny("lookup", { pages: 8 });
     const { maxDraftTokens: most } = own.describe();
     expect(maxDraftTokens).toBeLessThanOrEqual(most);
@@ -285,7 +286,7 @@ describe("the native step", () => {
     await own.close();
   });
 
-  test("proposals that are wrong leave the snapshot of a step without them, and its failures say so", async () => {
+  test("rejected draft tokens leave the state of a step without them, also when it fails", async () => {
     const own = await openTiny("lookup", { pages: 4 });
     const [a, b] = [await prefill(own, tokensOf(20)), await prefill(own, tokensOf(20))];
     const sample = { ...greedy, generatedFrom: 20 };

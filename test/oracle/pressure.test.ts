@@ -1,4 +1,4 @@
-// The engine on the tiny model with a pool that its answers outgrow: what they say equals a roomy pool's.
+// The engine on the tiny model with a pool that is too small for its answers: the tokens equal those of a large pool.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Engine } from "../../src/engine/engine.ts";
 import type { SequencePort } from "../../src/engine/job.ts";
@@ -8,24 +8,24 @@ import { openTiny, tokensOf } from "../support/tiny-runner.ts";
 
 const answersOf = (engine: Engine, count: number, length: number) =>
   Promise.all(
-    Array.from({ length: count }, async (_, place) => {
+    Array.from({ length: count }, async (_, index) => {
       const sequence = engine.create();
-      const prompt = Array.from(tokensOf(20 + 5 * place, place));
+      const prompt = Array.from(tokensOf(20 + 5 * index, index));
       const tokens = await collect(sequence.run(job([append(sequence, prompt)], length)));
       sequence.release();
       return tokens;
     }),
   );
 
-let roomy: Engine;
+let large: Engine;
 beforeAll(async () => {
-  roomy = new Engine(await openTiny("pressure"), { stepTokens: 64 });
+  large = new Engine(await openTiny("pressure"), { stepTokens: 64 });
 });
-afterAll(() => roomy?.close());
+afterAll(() => large?.close());
 
 describe("on the tiny model", () => {
-  test("five answers in a pool for two say what they say in a roomy one, and leave no page lent", async () => {
-    const expected = await answersOf(roomy, 5, 60);
+  test("five answers in a pool for two equal those in a large pool, and leave no page allocated", async () => {
+    const expected = await answersOf(large, 5, 60);
     const runner = await openTiny("pressure", { pages: 12 });
     const tight = new Engine(runner, { stepTokens: 64 });
     expect(await answersOf(tight, 5, 60)).toEqual(expected);
@@ -36,27 +36,27 @@ describe("on the tiny model", () => {
     await tight.close();
   });
 
-  test("a stream says the same alone and among others", async () => {
-    const together = await answersOf(roomy, 6, 24);
-    for (const [place, expected] of together.entries()) {
-      const sequence = roomy.create();
-      const prompt = Array.from(tokensOf(20 + 5 * place, place));
+  test("a stream has the same tokens alone and in a batch", async () => {
+    const together = await answersOf(large, 6, 24);
+    for (const [index, expected] of together.entries()) {
+      const sequence = large.create();
+      const prompt = Array.from(tokensOf(20 + 5 * index, index));
       expect(await collect(sequence.run(job([append(sequence, prompt)], 24)))).toEqual(expected);
       sequence.release();
     }
   });
 
-  test("faults of a step and of a page leave the others right and the invariants whole", async () => {
-    const expected = await answersOf(roomy, 4, 30);
+  test("failed steps and refused pages leave other answers right and the invariants intact", async () => {
+    const expected = await answersOf(large, 4, 30);
     const runner = await openTiny("pressure", { pages: 24 });
     const faulty = faultyRunner(runner, { seed: 3, step: 0.03, splice: 0.1 });
     const engine = new Engine(faulty, { stepTokens: 32, allocationTimeoutMs: 5 });
     let answered = 0;
     for (let round = 0; round < 6; round++) {
       const ends = await Promise.all(
-        expected.map(async (tokens, place) => {
+        expected.map(async (tokens, index) => {
           const sequence = engine.create();
-          const prompt = Array.from(tokensOf(20 + 5 * place, place));
+          const prompt = Array.from(tokensOf(20 + 5 * index, index));
           try {
             expect(await collect(sequence.run(job([append(sequence, prompt)], 30)))).toEqual(tokens);
             return 1;
@@ -77,9 +77,9 @@ describe("on the tiny model", () => {
     await engine.close();
   });
 
-  test("repairs in the background leave a sequence that equals a cold prefill", async () => {
+  test("background repair leaves a sequence that equals a cold prefill", async () => {
     const tokens = tokensOf(200);
-    const sequence = roomy.create();
+    const sequence = large.create();
     await collect(sequence.run(job([append(sequence, Array.from(tokens))], 0)));
     const summary = tokensOf(12, 9);
     await collect(sequence.run(job([{ start: 20, end: 60, tokens: summary }], 0)));
@@ -89,7 +89,7 @@ describe("on the tiny model", () => {
       await collect(sequence.run(job([{ start, end: start + 70, tokens: range }], 0, { background: true })));
       expect(sequence.exactLength).toBe(Math.min(start + 70, 172));
     }
-    const cold = roomy.create();
+    const cold = large.create();
     await collect(cold.run(job([append(cold, Array.from(sequence.tokens()))], 0)));
     const next = (one: SequencePort) => collect(one.run(job([append(one, [5])], 20)));
     expect(await next(sequence)).toEqual(await next(cold));

@@ -45,7 +45,7 @@ describe("the parts of steps", () => {
     expect(runsOf(counted, /^.model|^.lm_head/)).toHaveLength(5 * layers + 2);
   });
 
-  test("take no longer than what they are in", async () => {
+  test("take no longer than the part that contains them", async () => {
     const id = await prefill(runner, tokensOf(40));
     for (let step = 0; step < 20; step++) {
       const before = runner.profile();
@@ -65,7 +65,7 @@ describe("the parts of steps", () => {
     runner.release(id);
   });
 
-  test("make the lines of the profile: all of the graph is in one of them, and the rest is not negative", async () => {
+  test("cover the graph in the lines of the profile, and the rest is not negative", async () => {
     const manifest = readManifest(
       await ensureTinyModel(join(packageRoot(), "build", "tiny", "parts"), {
         source: "mixed",
@@ -85,7 +85,7 @@ describe("the parts of steps", () => {
     runner.release(id);
   });
 
-  test("are not told during a step", async () => {
+  test("are not available during a step", async () => {
     const id = await prefill(runner, tokensOf(40));
     const step = decode(id);
     expect(() => runner.profile()).toThrowError(expect.objectContaining({ code: "ENGINE_BUSY" }));

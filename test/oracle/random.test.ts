@@ -136,7 +136,7 @@ describe("random splices", () => {
     runner.release(id);
   });
 
-  test("two sequences in one step answer as each alone", async () => {
+  test("two sequences in one step give the results of each alone", async () => {
     const [a, b] = [
       Int32Array.from({ length: 40 }, (_, i) => i),
       Int32Array.from({ length: 70 }, (_, i) => 200 - i),

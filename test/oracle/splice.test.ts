@@ -70,7 +70,7 @@ describe("the oracle", () => {
     for (const id of [plain, edited]) runner.release(id);
   });
 
-  test("behind any splice the keys of layer 0 stand as a cold prefill's at the new positions", async () => {
+  test("after any splice the keys of layer 0 equal a cold prefill's at the new positions", async () => {
     const tokens = tokensOf(400);
     for (const [start, end, count] of [
       [40, 240, 30],
@@ -100,7 +100,7 @@ describe("the oracle", () => {
     runner.release(id);
   });
 
-  test("a hundred edits with the same net shift equal one: survivors bit for bit, logits to a sum's last bits", async () => {
+  test("a hundred edits with the same net shift equal one: survivors bit for bit, logits up to rounding", async () => {
     const tokens = tokensOf(200);
     const insert = tokensOf(40, 2);
     const once = await prefill(runner, tokens);
@@ -122,7 +122,7 @@ describe("the oracle", () => {
     for (const id of [once, often]) runner.release(id);
   });
 
-  test("repair front to back walks the exact length to the end, and the logits are cold again", async () => {
+  test("repair from front to back extends the exact length to the end, and the logits equal a cold prefill's", async () => {
     const tokens = tokensOf(300);
     const insert = tokensOf(20, 4);
     const edited = await prefill(runner, tokens);
@@ -142,7 +142,7 @@ describe("the oracle", () => {
     for (const id of [edited, cold]) runner.release(id);
   });
 
-  test("a fork shares pages, and an edit of it leaves its source as it was", async () => {
+  test("a fork shares pages, and an edit of it does not change its source", async () => {
     const tokens = tokensOf(160);
     const source = await prefill(runner, tokens);
     const before = runner.inspect(source, 1);
@@ -157,7 +157,7 @@ describe("the oracle", () => {
     expect(runner.stats().pagesUsed).toBe(0);
   });
 
-  test("adopted cells come back at the end without being computed", async () => {
+  test("adopted cells are appended without being computed", async () => {
     const archived = await prefill(runner, tokensOf(64, 6));
     const id = await prefill(runner, tokensOf(100));
     const { tokensComputed } = runner.stats();

@@ -1,6 +1,6 @@
-// A runner that goes wrong now and then, by a seed: for stress tests and the soak, around a real or a scripted
-// runner. It only does what the real one may do: a step that throws has filled no cell, a refused splice has
-// changed nothing, and cuts, releases and the end of a step never fail.
+// Wraps a native or scripted Runner and injects seeded faults, for stress tests and the soak. Only faults that the
+// native runner may have: a step that throws has filled no cell, a refused splice has changed nothing, and cuts,
+// releases and the end of a step never fail.
 import type { CellSplice, Runner, SequenceId, StepEntry, StepResult } from "../../src/engine/addon.ts";
 import { pocketError } from "../../src/errors.ts";
 
@@ -28,7 +28,7 @@ export interface FaultCounts {
   loads: number;
 }
 
-/** `counts` says how often what happened; `stop()` makes it a plain runner. */
+/** `counts`: number of injected faults by kind; `stop()` ends the injection. */
 export interface FaultyRunner extends Runner {
   readonly counts: Readonly<FaultCounts>;
   stop(): void;
@@ -87,7 +87,7 @@ export function faultyRunner(runner: Runner, faults: Faults): FaultyRunner {
   }) as FaultyRunner;
 }
 
-/** A small generator of numbers in [0, 1) that repeats for the same seed. */
+/** Seeded generator of numbers in [0, 1) (mulberry32). */
 export function mulberry(seed: number): () => number {
   let state = seed;
   return () => {

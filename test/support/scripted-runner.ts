@@ -1,5 +1,5 @@
-// A runner in plain arrays for faults and scheduling: cells are {token, filled}; the "model" is a hash of all
-// tokens up to the sampled one, so an answer is right only if every cell was there when it was sampled.
+// A Runner in plain arrays for tests of scheduling and faults: cells are {token, filled}. The model is a hash of all
+// tokens before the sampled one, so an answer is right only if every cell was filled when it was sampled.
 import type {
   CellSplice,
   Cells,
@@ -28,7 +28,7 @@ export function following(tokens: readonly number[]): number {
   return hash % scriptedVocab;
 }
 
-/** With a mask: the next token that it allows, counting up and around. */
+/** `token`, or with a mask the next token that it allows, modulo `vocab`. */
 export function allowedFrom(token: number, mask: Int32Array | undefined, vocab: number): number {
   if (!mask) return token;
   const isAllowed = (id: number) => ((mask[id >> 5] ?? 0) >>> (id & 31)) & 1;
@@ -39,7 +39,7 @@ export function allowedFrom(token: number, mask: Int32Array | undefined, vocab: 
   throw new Error("The mask allows nothing.");
 }
 
-function spoken(token: number): SampledToken {
+function sampledToken(token: number): SampledToken {
   return { token, logprob: 0, topTokens: new Int32Array(0), topLogprobs: new Float32Array(0) };
 }
 
@@ -49,7 +49,7 @@ export class ScriptedRunner implements Runner {
   readonly log: StepEntry[][] = [];
   /** Called before each step computes; may throw or wait. */
   before: (step: number) => Promise<void> | void = () => undefined;
-  /** The model. */
+  /** The model: the next token after these. */
   next: (tokens: readonly number[]) => number = following;
   stepping = false;
   closed = false;
@@ -115,7 +115,7 @@ export class ScriptedRunner implements Runner {
         ...Array.from({ length: count }, () => ({ token: -1, filled: false })),
       );
     }
-    // As the real pool: an edit that opens cells is refused where there is no page for them; a cut never is.
+    // As the native pool: an edit that opens cells is refused if there is no page for them; a cut never is.
     const opens = splices.some(({ count }) => count > 0);
     const pages = [...this.sequences].reduce(
       (sum, [other, held]) => sum + Math.ceil((other === id ? cells.length : held.length) / 16),
@@ -131,7 +131,7 @@ export class ScriptedRunner implements Runner {
     this.#cells(id).push(...cells.map((cell) => ({ ...cell })));
   }
 
-  /** Files are lists of tokens; writing one takes until `fileGate` opens. */
+  /** Files are lists of tokens; a save waits for `fileGate`. */
   readonly fileTokens = new Map<string, readonly number[]>();
   fileGate: Promise<void> = Promise.resolve();
 
@@ -235,22 +235,22 @@ export class ScriptedRunner implements Runner {
       targetTopTokens: new Int32Array(0),
       targetTopLogprobs: new Float32Array(0),
     };
-    if (!entry.sample) return { ...spoken(-1), ...none };
+    if (!entry.sample) return { ...sampledToken(-1), ...none };
     const sampled = () =>
       allowedFrom(this.next(cells.map((cell) => cell.token)), entry.sample!.mask, scriptedVocab);
-    if (!entry.draftTokens) return { ...spoken(sampled()), ...none };
-    const proposals = entry.draftTokens.slice(0, this.#room(cells));
+    if (!entry.draftTokens) return { ...sampledToken(sampled()), ...none };
+    const draft = entry.draftTokens.slice(0, this.#freeCells(cells));
     const accepted: SampledToken[] = [];
-    for (const token of proposals) {
+    for (const token of draft) {
       if (sampled() !== token) break;
-      accepted.push(spoken(token));
+      accepted.push(sampledToken(token));
       cells.push({ token, filled: true });
     }
-    return { ...spoken(sampled()), ...none, accepted, drafted: proposals.length };
+    return { ...sampledToken(sampled()), ...none, accepted, drafted: draft.length };
   }
 
-  /** Cells that one sequence may grow by. */
-  #room(cells: readonly Cell[]): number {
+  /** Number of cells that one sequence may grow by. */
+  #freeCells(cells: readonly Cell[]): number {
     const { pagesFree } = this.stats();
     const rest = Math.ceil(cells.length / 16) * 16 - cells.length;
     return Math.min(rest + 16 * pagesFree, this.context - cells.length);

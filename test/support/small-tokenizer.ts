@@ -1,5 +1,5 @@
-// A byte-level BPE tokenizer small enough to write down: all bytes, a dozen merges, ChatML's control tokens and
-// one added token that is not special. For tests that need a real tokenizer and no model.
+// A small byte-level BPE tokenizer for tests without a model: all bytes, a dozen merges, ChatML's control tokens and
+// one added token that is not special.
 import { alphabetCharacter } from "../../src/text/byte-alphabet.ts";
 import { Renderer } from "../../src/text/render.ts";
 import { ChatTemplate } from "../../src/text/template.ts";

@@ -1,5 +1,5 @@
-// A real runner on the seeded tiny model: f32 weights, f32 pages, f32 activations, so that what remains of a
-// difference is the order of a sum. One model folder per name, since test files may run at the same time.
+// The native runner on the seeded tiny model: f32 weights, pages and activations, so that two results differ by the
+// order of summation only. One model folder per name, since test files run at the same time.
 import { join } from "node:path";
 import { readManifest } from "../../models/manifest.ts";
 import { packageRoot, runtimeLibrary } from "../../src/cli/package-root.ts";
@@ -9,11 +9,11 @@ import { ensureTinyModel, type TinyOptions } from "./tiny-model.ts";
 
 export const greedy = { ...greedyJob, draw: 0, generatedFrom: 0, top: 0 };
 
-/** Small primes apart, so that no two ranges look alike. */
+/** Token ids in which no two ranges are equal. */
 export const tokensOf = (length: number, salt = 0): Int32Array =>
   Int32Array.from({ length }, (_, index) => (index * 37 + salt * 101 + (index >> 3) * 11) % 250);
 
-/** `digestOf` makes another model's name of the right one, or none. */
+/** `digestOf` replaces the model's digest, or removes it. */
 export async function openTiny(
   name: string,
   options: Partial<OpenOptions> = {},
@@ -38,7 +38,7 @@ export async function openTiny(
   );
 }
 
-/** Over block-quantised weights in panels, activations in 8 bits: the graph that real models run. */
+/** With block-quantised weights and 8-bit activations: the graph that real models run. */
 export async function openTinyPanels(name: string, options: Partial<OpenOptions> = {}): Promise<Runner> {
   const root = packageRoot();
   const made: Partial<TinyOptions> = { source: "mixed", weights: "exact" };
@@ -48,7 +48,7 @@ export async function openTinyPanels(name: string, options: Partial<OpenOptions>
   return openTiny(name, { model, ...options });
 }
 
-/** One edit with its tokens; fills the gaps in chunks of `chunk`. */
+/** Applies one edit and computes its tokens in chunks of `chunk`. */
 export async function edit(
   runner: Runner,
   id: SequenceId,
@@ -71,7 +71,7 @@ export async function prefill(runner: Runner, tokens: Int32Array, chunk = 1024):
   return id;
 }
 
-/** Appends one token for a moment and returns the likeliest 100 next ones with their logprobs, by id. */
+/** Logprobs of the 100 most probable tokens after `token`, by id; the appended cell is cut again. */
 export async function nextLogprobs(runner: Runner, id: SequenceId, token = 7): Promise<Map<number, number>> {
   const { length } = runner.sequence(id);
   runner.splice(id, [{ start: length, end: length, count: 1 }]);
@@ -83,10 +83,10 @@ export async function nextLogprobs(runner: Runner, id: SequenceId, token = 7): P
   return new Map(Array.from(topTokens, (candidate, rank) => [candidate, topLogprobs[rank]!]));
 }
 
-/** Largest difference of the logprobs that both know. */
+/** Largest difference of logprobs; Infinity if a token is only in `a`. */
 export function distance(a: ReadonlyMap<number, number>, b: ReadonlyMap<number, number>): number {
-  let most = 0;
+  let max = 0;
   for (const [token, logprob] of a)
-    most = Math.max(most, Math.abs(logprob - (b.get(token) ?? Number.NEGATIVE_INFINITY)));
-  return most;
+    max = Math.max(max, Math.abs(logprob - (b.get(token) ?? Number.NEGATIVE_INFINITY)));
+  return max;
 }

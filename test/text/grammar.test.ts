@@ -55,7 +55,7 @@ describe("a grammar of a schema", () => {
     expect(grammar.terminated).toBe(true);
   });
 
-  it("never allows a control token or an id that stands for nothing, also not inside a string", async () => {
+  it("never allows a control token or an unused id, also inside a string", async () => {
     const grammar = await start({ schemas: [JSON.stringify({ type: "string" })] });
     expect(fits(grammar, '"the ')).toBe(true);
     const ids = allowed(grammar);
@@ -64,7 +64,7 @@ describe("a grammar of a schema", () => {
     for (const { id, special } of tokenizer.addedTokens) expect(ids.includes(id)).toBe(!special);
   });
 
-  it("is walked by two answers at once, each on its own", async () => {
+  it("serves two answers at once with separate state", async () => {
     const [one, two] = [await start({ schemas: [point] }), await start({ schemas: [point] })];
     expect(fits(one, '{"x": 1')).toBe(true);
     expect(fits(two, '{"x": ')).toBe(true);
@@ -93,7 +93,7 @@ describe("a grammar of calls", () => {
     expect(fits(await start({ schemas, frames }), call.replace("ls", "rm"))).toBe(false);
   });
 
-  it("may stand in any text", async () => {
+  it("allows calls within any text", async () => {
     const free = await start({ schemas, frames, free: "<tool_call>" });
     expect(allowed(free)).toContain(endOfTurn);
     expect(fits(free, `I look: ${call} Done.`)).toBe(true);
@@ -138,7 +138,7 @@ it("an answer or calls: one of the two, whole", async () => {
 });
 
 describe("a schema that no grammar can be made of", () => {
-  it("is refused in words, and the next one is served", async () => {
+  it("is refused with a reason, and the next one is served", async () => {
     expect(await grammars.start({ schemas: ['{"type":"strange"}'] })).toMatch(/Unsupported type "strange"/);
     expect(await grammars.start({ schemas: ['{"$ref":"#/nowhere"}'] })).toMatch(/nowhere/);
     expect(typeof (await grammars.start({ schemas: [point] }))).toBe("object");
@@ -154,7 +154,7 @@ describe("a schema that no grammar can be made of", () => {
     hasty.close();
   });
 
-  it("is refused by its path where that can be told", () => {
+  it("is refused with its path where it is known", () => {
     const refused = (schema: unknown) => grammarSchema(schema);
     expect(refused({ properties: { a: { items: { type: "strange" } } } })).toEqual({
       path: "properties.a.items.type",
@@ -170,7 +170,7 @@ describe("a schema that no grammar can be made of", () => {
     expect(refused({ enum: ["x".repeat(70_000)] })).toMatchObject({ path: "" });
   });
 
-  it("loses what costs much or means nothing, and keeps properties of these names", () => {
+  it("drops keywords that cost too much or have no effect, and keeps properties of the same names", () => {
     const schema = {
       $schema: "x",
       description: "d",

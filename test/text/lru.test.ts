@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { Lru } from "../../src/text/lru.ts";
 
 describe("the LRU", () => {
-  it("forgets what was used longest ago once the weight is exceeded", () => {
+  it("drops the least recently used value once the weight is exceeded", () => {
     const lru = new Lru<number>(10);
     lru.set("a", 1, 4);
     lru.set("b", 2, 4);

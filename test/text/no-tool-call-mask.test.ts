@@ -21,27 +21,27 @@ describe("an answer that may not be a call", () => {
     return ((mask[id! >> 5]! >>> (id! & 31)) & 1) === 1;
   };
 
-  it("opens neither with the tag nor like an object, a fence or a tag, also behind spaces", () => {
-    const wording = new NoToolCallMask(tokenizer).start();
+  it("does not begin with the tag or like an object, a fence or a tag, also after spaces", () => {
+    const constraint = new NoToolCallMask(tokenizer).start();
     for (const text of ["<tool_call>", "{", "[", "`", "<"])
-      expect([text, allows(wording.mask(), text)]).toEqual([text, false]);
+      expect([text, allows(constraint.mask(), text)]).toEqual([text, false]);
     for (const text of ["a", " ", "\n\n", "the", "7"])
-      expect([text, allows(wording.mask(), text)]).toEqual([text, true]);
-    wording.accept(tokenizer.encodeTemplate(" ")[0]!);
-    expect(allows(wording.mask(), "{")).toBe(false);
+      expect([text, allows(constraint.mask(), text)]).toEqual([text, true]);
+    constraint.accept(tokenizer.encodeTemplate(" ")[0]!);
+    expect(allows(constraint.mask(), "{")).toBe(false);
   });
 
-  it("may end at once, and once there are words may hold anything but the tag", () => {
-    const wording = new NoToolCallMask(tokenizer).start();
-    expect(allows(wording.mask(), "<|im_end|>")).toBe(true);
-    wording.accept(tokenizer.encodeTemplate("a")[0]!);
-    for (const text of ["{", "`", "<|im_end|>"]) expect(allows(wording.mask(), text)).toBe(true);
-    expect(allows(wording.mask(), "<tool_call>")).toBe(false);
+  it("may end at once, and after its first word may have any token but the tag", () => {
+    const constraint = new NoToolCallMask(tokenizer).start();
+    expect(allows(constraint.mask(), "<|im_end|>")).toBe(true);
+    constraint.accept(tokenizer.encodeTemplate("a")[0]!);
+    for (const text of ["{", "`", "<|im_end|>"]) expect(allows(constraint.mask(), text)).toBe(true);
+    expect(allows(constraint.mask(), "<tool_call>")).toBe(false);
   });
 
   it("covers every id of the vocabulary and shares no state with another answer", () => {
-    const noCall = new NoToolCallMask(tokenizer);
-    const [one, two] = [noCall.start(), noCall.start()];
+    const masks = new NoToolCallMask(tokenizer);
+    const [one, two] = [masks.start(), masks.start()];
     one.accept(tokenizer.encodeTemplate("a")[0]!);
     expect(allows(two.mask(), "{")).toBe(false);
     expect(one.mask().length).toBe(Math.ceil(tokenizer.size / 32));

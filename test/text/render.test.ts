@@ -118,7 +118,7 @@ describe("rendering", () => {
     expect(shown.at(-2)?.[1]).toBe("<result>\ntwo\n</result><|im_end|>\n");
   });
 
-  it("puts back answers with the ids they were spoken with", () => {
+  it("renders an answer of this server with the ids that were sampled for it", () => {
     const { renderer, tokenizer } = smallText();
     const ids = Int32Array.from(
       Buffer.from("the you"),
@@ -178,7 +178,7 @@ describe("rendering", () => {
 });
 
 describe("a chat template", () => {
-  it("passes on the sentence it refuses messages with", () => {
+  it("reports its own message when it refuses messages", () => {
     const strict = `{% if messages[1].role == 'assistant' %}{{ raise_exception('Roles must alternate.') }}{% endif %}${chatml}`;
     const { renderer } = smallText(strict);
     const wrong: Message[] = [chat[1]!, chat[2]!];

@@ -44,7 +44,7 @@ const tagged = (name: string, given: string) =>
   `<tool_call>\n{"name": "${name}", "arguments": ${given}}\n</tool_call>`;
 
 describe("calls as the model was taught to write them", () => {
-  it("come with name and arguments as they were written; text around them is content", () => {
+  it("have the name and arguments as written; text around them is content", () => {
     const answer = `I look.\n\n${tagged("ls", '{"path":  "a{\\"}b"}')}\n`;
     expect(read([answer])).toEqual({
       text: "I look.",
@@ -76,7 +76,7 @@ describe("calls as the model was taught to write them", () => {
     ]);
   });
 
-  it("are forgiven a missing bracket, one too many, and a missing end tag", () => {
+  it("may lack a bracket or the end tag, or have a bracket too many", () => {
     for (const end of ["}", "}}", "", "\n</tool_call>", "}}\n</tool_call>", "}"]) {
       const answer = `<tool_call>\n{"name": "ls", "arguments": {"a": 1}${end}`;
       expect(read([answer])).toEqual({ text: "", calls: [call("ls", '{"a": 1}')], broken: false });
@@ -102,14 +102,14 @@ describe("calls as small models write them", () => {
     expect(read([answer])).toEqual({ text: "", calls: [call("ls", '{"a": 1}')], broken: false });
   });
 
-  it("are several where several stand, bare or in a fence", () => {
+  it("may be several, bare or in a fence", () => {
     const objects = '{"name": "ls", "arguments": {}}\n{"name": "read_file", "arguments": {"p": "x"}}';
     for (const answer of [objects, `\`\`\`json\n${objects}\n\`\`\``]) {
       expect(read([answer]).calls).toEqual([call("ls", "{}"), call("read_file", '{"p": "x"}')]);
     }
   });
 
-  it("stay text where the tool was not offered or the object stands inside an answer", () => {
+  it("stay text if the tool was not offered or the object is inside an answer", () => {
     for (const answer of [
       '{"name": "other", "arguments": {}}',
       '```json\n{"name": "other", "arguments": {}}\n```\nThat was it.\n',
@@ -157,7 +157,7 @@ it("what was refused as a call stays refused, whatever follows", () => {
   expect(read(answer.split(""))).toEqual(whole);
 });
 
-it("one call is wanted: nothing comes behind it", () => {
+it("with maxCalls 1 nothing follows the first call", () => {
   const answer = `${tagged("ls", "{}")}\n${tagged("ls", '{"a":1}')} text`;
   const parser = new ToolCalls({ names, maxCalls: 1 });
   const parts = parser.push(answer);
@@ -195,7 +195,7 @@ const fragment = fc.oneof(
     .chain((text) => fc.nat(text.length).map((length) => text.slice(0, length))),
 );
 
-it("names that count in their tag only are text elsewhere", () => {
+it("calls of taggedOnly tools are text outside the tag", () => {
   const call = '{"name": "ls", "arguments": {}}';
   const forms = [
     `<tool_call>\n${call}\n</tool_call>`,
