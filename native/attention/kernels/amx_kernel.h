@@ -16,20 +16,140 @@
 //   f16     query x key, rest of query x key, query x rest of key   the same, values rounded to bf16
 //   int8    (query x key, rest of query x key), times a scale    weights times a scale in bf16 x bytes
 //
-// What is a rest is said in attention/kernels/amx_terms.h; the product of two rests, less than 2^-15 of the product that it
-// belongs to, is left out. Tiles are AMX's (cpu/amx_tiles.h) or emulated; what is done with them is in attention/kernels/amx_micro.h.
+// The product of two rests, less than 2^-15 of the product that it
+// belongs to, is left out. Tiles are AMX's (cpu/amx_tiles.h) or emulated.
 #pragma once
 
 #include <cfloat>
+#include <type_traits>
 
 #include "attention/kernels/dot2_micro.h"
-#include "attention/kernels/row_sums.h"
-#include "attention/kernels/amx_micro.h"
-#include "attention/kernels/amx_terms.h"
-#include "attention/kernels/walk.h"
+#include "cpu/tile_configuration.h"
 
 namespace pocket {
 namespace {
+
+// ---- numbers as bf16 words ----
+
+// The upper halves of `low` and of `high` side by side: exact where the numbers are bf16s, else cut off.
+inline __m512i joined(__m512 low, __m512 high) {
+  const __m512i lower = _mm512_srli_epi32(_mm512_castps_si512(low), 16);
+  return _mm512_mask_mov_epi16(_mm512_castps_si512(high), 0x55555555u, lower);
+}
+
+// What cutting off leaves behind. Of an infinity that is not a number.
+inline __m512 remainderOf(__m512 x) {
+  const __m512i upper = _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(static_cast<int>(0xffff0000u)));
+  return _mm512_sub_ps(x, _mm512_castsi512_ps(upper));
+}
+
+// headDim (a multiple of 32) floats in their order, rounded; `rest`, unless null, gets what rounding took, rounded.
+inline void termsOfQuery(const float* from, int headDim, uint32_t* to, uint32_t* rest) {
+  for (int d = 0; d < headDim; d += 2 * kTile, to += kTile) {
+    const __m512 first = _mm512_loadu_ps(from + d), second = _mm512_loadu_ps(from + d + kTile);
+    const __m512i pairs = bitsOf(_mm512_cvtne2ps_pbh(second, first));
+    _mm512_storeu_si512(to, pairs);
+    if (rest == nullptr) continue;
+    const __m512i low = _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(pairs)), 16);
+    const __m512i high = _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(pairs, 1)), 16);
+    _mm512_storeu_si512(rest, bitsOf(_mm512_cvtne2ps_pbh(_mm512_sub_ps(second, _mm512_castsi512_ps(high)),
+                                                         _mm512_sub_ps(first, _mm512_castsi512_ps(low)))));
+    rest += kTile;
+  }
+}
+
+// A tile of f16 keys as the sum of two tiles.
+inline void termsOfHalfs(const uint16_t* halfs, int headDim, uint32_t* to, uint32_t* rest) {
+  for (int d = 0; d < headDim; d += 2, halfs += 2 * kTile, to += kTile, rest += kTile) {
+    const __m512 even = Vector16::halfs(halfs), odd = Vector16::halfs(halfs + kTile);
+    _mm512_storeu_si512(to, joined(even, odd));
+    _mm512_storeu_si512(rest, joined(remainderOf(even), remainderOf(odd)));
+  }
+}
+
+// A tile of bf16 values; cells outside [begin, end) become zero, because zero times NaN is not.
+inline void cellsOfPairs(const uint32_t* pairs, int begin, int end, int headDim, uint32_t* to) {
+  for (int j = 0; j < kTile; j += 2, pairs += headDim, to += headDim) {
+    const __mmask32 even = begin <= j && j < end ? 0x55555555u : 0u, odd = begin <= j + 1 && j + 1 < end ? 0xaaaaaaaau : 0u;
+    for (int d = 0; d < headDim; d += kTile)
+      _mm512_storeu_si512(to + d, _mm512_maskz_loadu_epi16(even | odd, pairs + d));
+  }
+}
+
+// Bytes in pairs, as they lie.
+inline void pairsOfBytes(const int8_t* bytes, int words, uint32_t* to) {
+  for (int i = 0; i < words; i += kTile)
+    _mm512_storeu_si512(to + i, joined(Vector16::lowBytes(bytes + 2 * i), Vector16::highBytes(bytes + 2 * i)));
+}
+
+// ---- products of tiles ----
+
+constexpr int kBand = 16;  // query rows in a register
+constexpr int kBlock = 4;  // tiles of cells in a block
+constexpr int kBlockCells = kBlock * kTile;
+
+// All eight registers are 16 rows of 64 bytes.
+constexpr TileConfiguration kWholeTiles = {
+    1, 0, {}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
+
+// use(0) … use(Count - 1), as types, so that they can name registers.
+template <int Count, class Use>
+[[gnu::always_inline]] inline void times(const Use& use) {
+  if constexpr (Count > 1) times<Count - 1>(use);
+  use(std::integral_constant<int, Count - 1>());
+}
+
+// The queries of a band, (16, steps) words, and what rounding them took; the keys of the block's tiles, (steps, 16) words
+// each, and how many words behind each lies its rest. No rests: null and 0.
+struct ScoreSides {
+  const uint32_t* q = nullptr;
+  const uint32_t* qRest = nullptr;
+  const void* const* keys = nullptr;
+  int64_t keyRest = 0;
+  int steps = 0;
+};
+
+// 32 dimensions from word `step` of the keys on.
+template <class Tiles, int Width, int Query>
+[[gnu::always_inline]] inline void addScores(const void* const* keys, int64_t step) {
+  times<Width>([&](auto t) {
+    Tiles::template load<6 + t() % 2>(static_cast<const uint32_t*>(keys[t()]) + step, 4 * kTile);
+    Tiles::template dotPairs<t(), Query, 6 + t() % 2>();
+  });
+}
+
+// scores (16, 64): columns [0, 16 * Width) of them.
+template <class Tiles, int Width, bool QueryRest, bool KeyRest>
+void scoreBand(const ScoreSides& of, float* scores) {
+  times<Width>([](auto t) { Tiles::template zero<t()>(); });
+  for (int s = 0; s < of.steps; s += kTile) {
+    Tiles::template load<4>(of.q + s, int64_t{4} * of.steps);
+    if constexpr (QueryRest) Tiles::template load<5>(of.qRest + s, int64_t{4} * of.steps);
+    addScores<Tiles, Width, 4>(of.keys, int64_t{s} * kTile);
+    if constexpr (QueryRest) addScores<Tiles, Width, 5>(of.keys, int64_t{s} * kTile);
+    if constexpr (KeyRest) addScores<Tiles, Width, 4>(of.keys, of.keyRest + int64_t{s} * kTile);
+  }
+  times<Width>([&](auto t) { Tiles::template store<t()>(scores + t() * kTile, sizeof(float) * kBlockCells); });
+}
+
+// sums (16, headDim), columns [column, column + 16 * Columns) += weights (16, 32 words) x values: of each two tiles
+// (16, headDim) words.
+template <class Tiles, int Width, int Columns>
+void addBand(const uint32_t* weights, const void* const* valuePairs, int headDim, int column, float* sums) {
+  const int64_t stride = int64_t{4} * headDim;
+  times<Columns>([&](auto c) { Tiles::template load<c()>(sums + column + c() * kTile, stride); });
+  times<Width / 2>([&](auto p) {
+    Tiles::template load<4 + p()>(weights + p() * kTile, 4 * kBlockCells / 2);
+    const uint32_t* from = static_cast<const uint32_t*>(valuePairs[p()]) + column;
+    times<Columns>([&](auto c) {
+      Tiles::template load<6 + c() % 2>(from + c() * kTile, stride);
+      Tiles::template dotPairs<c(), 4 + p(), 6 + c() % 2>();
+    });
+  });
+  times<Columns>([&](auto c) { Tiles::template store<c()>(sums + column + c() * kTile, stride); });
+}
+
+// ---- the kernel ----
 
 // In floats: queries and rests, sums, keys and rests, values, two bands of scores and one of weights, and per row its sum
 // of weights and its reference.

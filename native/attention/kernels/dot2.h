@@ -25,8 +25,6 @@
 #include <type_traits>
 
 #include "attention/kernels/dot2_micro.h"
-#include "attention/kernels/row_sums.h"
-#include "attention/kernels/walk.h"
 
 namespace pocket {
 namespace {
