@@ -15,7 +15,7 @@
 namespace pocket {
 namespace {
 
-constexpr int kLargestHead = 256;
+constexpr int kMaxHeadDim = 256;
 constexpr int kWriteRows = 16;      // a job of the first pass
 
 // Scratch memory for as many jobs as run at once. More jobs than that wait for one another; a job must not throw,
@@ -99,7 +99,7 @@ class PagedAttention final : public Attention {
   void write(const Batch& batch, const AttentionInput& input, const KvLayer& layer, int firstRow) const {
     const int dim = shape_.headDim, half = dim / 2;
     const int end = std::min(firstRow + kWriteRows, static_cast<int>(batch.rows.size()));
-    float key[kLargestHead];
+    float key[kMaxHeadDim];
     for (int row = firstRow; row < end; row++) {
       const float* cosines = rope_.row(batch.rows[row].index);
       const float* sines = cosines + half;
@@ -158,7 +158,7 @@ class PagedAttention final : public Attention {
       const int64_t maximumAt = int64_t{rows} * dim + r, weightAt = maximumAt + rows;
       float maximum = first[maximumAt];
       for (int i = 1; i < tile.ranges; i++) maximum = std::max(maximum, first[i * stride + maximumAt]);
-      float sum[kLargestHead] = {};
+      float sum[kMaxHeadDim] = {};
       float weight = 0;
       for (int i = 0; i < tile.ranges; i++) {
         const float* partial = first + i * stride;
@@ -202,10 +202,10 @@ AttendFunction attendFor(Isa isa) {
 
 std::unique_ptr<Attention> makeAttention(const AttentionShape& shape, const KvShape& store, const Rope& rope,
                                          AttendFunction attend, int threads) {
-  if (shape.headDim < 16 || shape.headDim > kLargestHead || shape.headDim % 16 != 0 || shape.kvHeads < 1 ||
+  if (shape.headDim < 16 || shape.headDim > kMaxHeadDim || shape.headDim % 16 != 0 || shape.kvHeads < 1 ||
       shape.heads < 1 || shape.heads % shape.kvHeads != 0 || threads < 1)
     throw error("BAD_ARGUMENT", "%d heads over %d kv heads of %d dimensions on %d threads: heads are shared evenly, "
-                "dimensions come in 16s up to %d", shape.heads, shape.kvHeads, shape.headDim, threads, kLargestHead);
+                "dimensions come in 16s up to %d", shape.heads, shape.kvHeads, shape.headDim, threads, kMaxHeadDim);
   if (store.kvHeads != shape.kvHeads || store.headDim != shape.headDim || store.slots % kTile != 0)
     throw error("BAD_ARGUMENT", "a store of %d kv heads of %d and %lld slots for attention with %d of %d",
                 store.kvHeads, store.headDim, static_cast<long long>(store.slots), shape.kvHeads, shape.headDim);

@@ -132,8 +132,8 @@ void AttentionPlan::cutRun(const Batch& batch, int firstRow, int rowCount, int f
 // those that one alone would have.
 void AttentionPlan::plan(QueryTile tile, int64_t costOfEntry) {
   const int64_t share = (kRanges * costOf(tile) + costOfEntry / 2) / costOfEntry;
-  const int most = (tile.segmentCount + kRangeSegments - 1) / kRangeSegments;
-  const int ranges = static_cast<int>(std::clamp<int64_t>(share, 1, most));
+  const int maxRanges = (tile.segmentCount + kRangeSegments - 1) / kRangeSegments;
+  const int ranges = static_cast<int>(std::clamp<int64_t>(share, 1, maxRanges));
   tile.rangeSegments = tile.batchInvariant ? kRangeSegments : (tile.segmentCount + ranges - 1) / ranges;
   tile.ranges = (tile.segmentCount + tile.rangeSegments - 1) / tile.rangeSegments;
   for (tile.kvHead = 0; tile.kvHead < shape_.kvHeads; tile.kvHead++) {

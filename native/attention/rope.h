@@ -1,6 +1,6 @@
 // Rotary positions (Su et al., 2021, arXiv 2104.09864), half layout: dimension d of the first half turns with
 // dimension d + headDim / 2. Angles are taken in double, because a float angle at position 30,000 is off by
-// a thousandth. A query that looks at moved keys is turned for m - delta, which never exceeds twice the
+// a thousandth. A query that looks at moved keys is rotated for m - delta, which never exceeds twice the
 // window (birth and index both lie inside it), so the table has two windows of rows.
 #pragma once
 

@@ -38,7 +38,7 @@ struct AmxTiles {
   }
   // bf16 times bf16, in pairs.
   template <int Sums, int A, int B>
-  static void dotPairs() {
+  static void dotBf16() {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(Sums), "i"(A), "i"(B));
   }
 };

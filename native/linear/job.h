@@ -1,4 +1,4 @@
-// What linear/linear.cpp and the kernels tell each other: rows rounded to eight bits in tiles, a stretch of a panel taken
+// What linear/linear.cpp and the kernels tell each other: rows quantized to eight bits in tiles, a stretch of a panel taken
 // apart, and the table of functions that a linear_<isa>.cpp offers. Plain structs; pointers belong to the caller.
 #pragma once
 
@@ -29,7 +29,7 @@ constexpr Extra extraOf(BlockFormat format) {
 
 constexpr int kMaxTileRows = 16;
 
-// Some rows of x, rounded. Arrays go on by group of 32 columns; within a group row after row:
+// Some rows of x, quantized. Arrays go on by group of 32 columns; within a group row after row:
 //   codes (groups, rows, 32)   scales (groups, rows)   extra (groups, wordsOf, rows)
 // Of codes, kMaxTileRows rows may be read from each group on, also where they are the last.
 struct RowTile {
@@ -39,7 +39,7 @@ struct RowTile {
   int rows = 0;
 };
 
-struct NewRowTile {
+struct RowTileBuffers {
   int8_t* codes = nullptr;
   float* scales = nullptr;
   int32_t* extras[kExtras] = {};  // null where nobody asks
@@ -48,7 +48,7 @@ struct NewRowTile {
 // Columns of a panel with a byte per code. Arrays go on by group:
 //   codes (groups, 512), positions as in linear/layout.h   scales (groups, 16), with halves (groups, 2, 16)
 //   minima (groups, 16), what is added per unit of x
-struct OpenPanel {
+struct UnpackedPanel {
   uint8_t* codes = nullptr;
   float* scales = nullptr;
   float* minima = nullptr;
@@ -74,14 +74,14 @@ struct LinearKernel {
   int floatRows;   // rows that multiplyFloats takes at most
   int streamRows;  // rows that stream takes at most
   // x (rows, columns) with `stride` floats between rows.
-  void (*round)(const float* x, int64_t stride, int rows, int columns, const NewRowTile& to);
+  void (*quantize)(const float* x, int64_t stride, int rows, int columns, const RowTileBuffers& to);
   // A whole panel against few rows, weights taken apart in registers and read once.
   void (*stream)(BlockFormat format, const uint8_t* panel, int columns, const RowTile& tile, float* sums);
   // `columns` from a record's first one, a multiple of the record's.
-  void (*open)(BlockFormat format, const uint8_t* record, int columns, const OpenPanel& to);
-  void (*multiply)(BlockFormat format, const OpenPanel& panel, int columns, const RowTile& tile, float* sums);
+  void (*unpack)(BlockFormat format, const uint8_t* record, int columns, const UnpackedPanel& to);
+  void (*multiply)(BlockFormat format, const UnpackedPanel& panel, int columns, const RowTile& tile, float* sums);
   // The same in f32: weights (columns, 16), x (columns, rows).
-  void (*openFloats)(BlockFormat format, const uint8_t* record, int columns, float* to);
+  void (*dequantize)(BlockFormat format, const uint8_t* record, int columns, float* to);
   void (*multiplyFloats)(const float* weights, const float* x, int columns, int rows, float* sums);
   void (*finish)(const Finish& job);
   // Around calls of multiply, on each thread that makes them; null where nothing is to be done.

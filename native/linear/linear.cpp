@@ -23,7 +23,7 @@ constexpr int kStreamTiles = 3;  // of rows that find a panel still near; openin
 constexpr int kBlockRows = 256;  // of x in a piece of many: with its sums half of a nearest cache but one
 constexpr int kPiecePanels = 8;
 constexpr int kPiecesPerThread = 4;  // wanted, so that one thread may be slower
-constexpr int kAloneFloats = 1 << 16;  // x of no more is rounded by the caller alone
+constexpr int kSerialFloats = 1 << 16;  // x of no more is quantized by the caller alone
 
 struct Tile {
   int first = 0;
@@ -83,7 +83,7 @@ class BlockLinear final : public Linear {
     std::atomic<int> next{bodies};
     // Of its first piece a thread may have the start near already (startOf).
     const auto drain = [&](int thread) {
-      const Entered entered(kernel_, !few && !floats);
+      const TileScope scope(kernel_, !few && !floats);
       for (int i = thread; i < pieces; i = next++) compute(job, pieces_[i], scratch_[thread]);
     };
     forEach(bodies, parallelFor, drain);
@@ -115,26 +115,26 @@ class BlockLinear final : public Linear {
 
   // --- rows of x ---
 
-  void cutRows(int rows, int most) const {
-    const int count = (rows + most - 1) / most;
+  void cutRows(int rows, int maxTileRows) const {
+    const int count = (rows + maxTileRows - 1) / maxTileRows;
     tiles_.clear();
     for (int i = 0, first = 0; i < count; first += tiles_.back().rows, i++)
       tiles_.push_back({first, rows / count + (i < rows % count ? 1 : 0)});
   }
 
-  // Fills the memory of the rounded rows, or in f32 of the rows turned to columns within each tile.
+  // Fills the memory of the quantized rows, or in f32 of the rows turned to columns within each tile.
   void prepare(const float* x, int rows, const Job& job, const ParallelFor& parallelFor) const {
     const int64_t numbers = static_cast<int64_t>(rows) * job.columns, groups = numbers / kGroupColumns;
     const bool floats = job.activations == Activations::kF32;
     if (floats) floats_.grow(numbers);
-    else growRounded(job, groups);
-    const auto tile = [&](int i) { floats ? turn(x, job.columns, tiles_[i]) : round(x, job.columns, tiles_[i]); };
+    else growQuantized(job, groups);
+    const auto tile = [&](int i) { floats ? transpose(x, job.columns, tiles_[i]) : quantize(x, job.columns, tiles_[i]); };
     const int count = static_cast<int>(tiles_.size());
-    if (numbers > kAloneFloats) return forEach(count, parallelFor, tile);
+    if (numbers > kSerialFloats) return forEach(count, parallelFor, tile);
     for (int i = 0; i < count; i++) tile(i);
   }
 
-  void growRounded(const Job& job, int64_t groups) const {
+  void growQuantized(const Job& job, int64_t groups) const {
     codes_.grow((groups + kMaxTileRows) * kGroupColumns);  // a kernel may read rows past a tile's end
     scales_.grow(groups);
     for (int e = 0; e < kExtras; e++) wanted_[e] = false;
@@ -143,7 +143,7 @@ class BlockLinear final : public Linear {
       if (wanted_[e]) extras_[e].grow(groups * wordsOf(static_cast<Extra>(e)));
   }
 
-  void turn(const float* x, int columns, const Tile& tile) const {
+  void transpose(const float* x, int columns, const Tile& tile) const {
     float* to = floats_.data() + static_cast<int64_t>(tile.first) * columns;
     for (int r = 0; r < tile.rows; r++) {
       const float* from = x + static_cast<int64_t>(tile.first + r) * columns;
@@ -151,16 +151,16 @@ class BlockLinear final : public Linear {
     }
   }
 
-  void round(const float* x, int columns, const Tile& tile) const {
+  void quantize(const float* x, int columns, const Tile& tile) const {
     const int64_t first = static_cast<int64_t>(tile.first) * columns, group = first / kGroupColumns;
-    NewRowTile to{codes_.data() + first, scales_.data() + group, {}};
+    RowTileBuffers to{codes_.data() + first, scales_.data() + group, {}};
     for (int e = 0; e < kExtras; e++)
       if (wanted_[e]) to.extras[e] = extras_[e].data() + group * wordsOf(static_cast<Extra>(e));
-    kernel_.round(x + first, columns, tile.rows, columns, to);
+    kernel_.quantize(x + first, columns, tile.rows, columns, to);
   }
 
   // The tile from a column on, a multiple of 32.
-  RowTile rounded(const Tile& tile, const Job& job, BlockFormat format, int column) const {
+  RowTile quantized(const Tile& tile, const Job& job, BlockFormat format, int column) const {
     const int64_t at = static_cast<int64_t>(tile.first) * job.columns + static_cast<int64_t>(column) * tile.rows;
     const Extra extra = extraOf(format);
     return {codes_.data() + at, scales_.data() + at / kGroupColumns,
@@ -175,14 +175,14 @@ class BlockLinear final : public Linear {
     int64_t panels = 0;
     for (int o = 0; o < results; o++) panels += panelsOf(job.outputs[o].weight.rows);
     const int64_t wanted = static_cast<int64_t>(threads_) * kPiecesPerThread;
-    const int most = static_cast<int>(std::max<int64_t>(1, panels / wanted));
-    if (job.few) return cutStream(job, results, panels, most);
+    const int maxStep = static_cast<int>(std::max<int64_t>(1, panels / wanted));
+    if (job.few) return cutStream(job, results, panels, maxStep);
     int blocks = (tileCount * job.tileRows + kBlockRows - 1) / kBlockRows;
     if (threads_ > 1 && panels * blocks < wanted)
       blocks = static_cast<int>(std::min<int64_t>(tileCount, (wanted + panels - 1) / panels));
     for (int o = 0; o < results; o++) {
       const int end = static_cast<int>(panelsOf(job.outputs[o].weight.rows));
-      const int step = std::min(most, kPiecePanels / (job.paired ? 2 : 1));
+      const int step = std::min(maxStep, kPiecePanels / (job.paired ? 2 : 1));
       for (int p = 0; p < end; p += step)
         for (int b = 0; b < blocks; b++)
           pieces_.push_back({o, p, std::min(end, p + step), static_cast<int>(int64_t{tileCount} * b / blocks),
@@ -191,13 +191,13 @@ class BlockLinear final : public Linear {
   }
 
   // Large pieces first, because the start of each waits for memory, and small ones last, so that no thread waits long.
-  void cutStream(const Job& job, int results, int64_t panels, int64_t most) const {
+  void cutStream(const Job& job, int results, int64_t panels, int64_t maxStep) const {
     for (int o = 0; o < results; o++) {
       const LinearWeight& weight = job.outputs[o].weight;
       const int end = static_cast<int>(panelsOf(weight.rows));
-      const int64_t least = kStreamBytes / (bytesOfPanel(weight.format, job.columns) * (job.paired ? 2 : 1));
+      const int64_t minStep = kStreamBytes / (bytesOfPanel(weight.format, job.columns) * (job.paired ? 2 : 1));
       for (int p = 0; p < end; panels -= pieces_.back().end - p, p = pieces_.back().end) {
-        const int64_t step = std::max({int64_t{1}, std::min(least, most), panels / (2 * threads_)});
+        const int64_t step = std::max({int64_t{1}, std::min(minStep, maxStep), panels / (2 * threads_)});
         pieces_.push_back({o, p, static_cast<int>(std::min<int64_t>(end, p + step)), 0, static_cast<int>(tiles_.size())});
       }
     }
@@ -228,8 +228,8 @@ class BlockLinear final : public Linear {
       for (int p = piece.first; p < piece.end; p++) {
         const int columns = std::min(chunk, job.columns - k);
         const uint8_t* record = weight.panels + p * panelSize + k / layout.recordColumns() * layout.recordBytes;
-        if (floats) kernel_.openFloats(weight.format, record, columns, scratch.floats.data());
-        else kernel_.open(weight.format, record, columns, scratch.panel());
+        if (floats) kernel_.dequantize(weight.format, record, columns, scratch.floats.data());
+        else kernel_.unpack(weight.format, record, columns, scratch.panel());
         float* to = sums + static_cast<int64_t>(p - piece.first) * rows * kPanelRows;
         for (int t = piece.firstTile; t < piece.endTile; to += tiles_[t++].rows * kPanelRows) {
           const Tile& tile = tiles_[t];
@@ -237,7 +237,7 @@ class BlockLinear final : public Linear {
             kernel_.multiplyFloats(scratch.floats.data(), floats_.data() + int64_t{tile.first} * job.columns +
                                    int64_t{k} * tile.rows, columns, tile.rows, to);
           else
-            kernel_.multiply(weight.format, scratch.panel(), columns, rounded(tile, job, weight.format, k), to);
+            kernel_.multiply(weight.format, scratch.panel(), columns, quantized(tile, job, weight.format, k), to);
         }
       }
   }
@@ -253,7 +253,7 @@ class BlockLinear final : public Linear {
       const LinearWeight& weight = job.outputs[output + s].weight;
       std::memset(sums[s], 0, sizeof(float) * tile.rows * kPanelRows);
       kernel_.stream(weight.format, weight.panels + p * bytesOfPanel(weight.format, job.columns), job.columns,
-                     rounded(tile, job, weight.format, 0), sums[s]);
+                     quantized(tile, job, weight.format, 0), sums[s]);
     }
     finish(job, {output, p, p + 1, 0, 1}, tile.first, tile.rows, sums[0], job.paired ? sums[1] : nullptr);
   }
@@ -279,11 +279,11 @@ class BlockLinear final : public Linear {
   // Of the run at hand, kept for their memory.
   mutable std::vector<Tile> tiles_;
   mutable std::vector<Piece> pieces_;
-  mutable Aligned<int8_t> codes_;
-  mutable Aligned<float> scales_;
-  mutable Aligned<int32_t> extras_[kExtras];
+  mutable AlignedArray<int8_t> codes_;
+  mutable AlignedArray<float> scales_;
+  mutable AlignedArray<int32_t> extras_[kExtras];
   mutable bool wanted_[kExtras] = {};
-  mutable Aligned<float> floats_;
+  mutable AlignedArray<float> floats_;
   mutable std::vector<LinearScratch> scratch_;
 };
 

@@ -25,8 +25,8 @@ int codeAt(const uint8_t* group, int bits, int position) {
   return low;
 }
 
-// A row of x rounded to eight bits, a scale per 32 columns, and multiplied back.
-std::vector<double> rounded(const float* x, int columns) {
+// A row of x quantized to eight bits, a scale per 32 columns, and multiplied back.
+std::vector<double> quantized(const float* x, int columns) {
   std::vector<double> result(columns);
   for (int k = 0; k < columns; k += kGroupColumns) {
     float largest = 0;
@@ -79,7 +79,7 @@ void referenceLinear(const float* x, int rows, const LinearOutput* outputs, int 
   std::vector<std::vector<double>> given;
   for (int r = 0; r < rows; r++) {
     const float* from = x + static_cast<int64_t>(r) * columns;
-    given.push_back(activations == Activations::kInt8 ? rounded(from, columns)
+    given.push_back(activations == Activations::kInt8 ? quantized(from, columns)
                                                       : std::vector<double>(from, from + columns));
   }
   for (int o = 0; o < (combine == Combine::kSwiGlu ? 1 : count); o++)

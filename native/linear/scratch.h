@@ -12,7 +12,7 @@ namespace pocket {
 
 // Numbers at a multiple of 64 bytes. Growing forgets what was in them.
 template <class T>
-class Aligned {
+class AlignedArray {
  public:
   void grow(int64_t count) {
     if (count <= count_) return;
@@ -41,26 +41,26 @@ struct LinearScratch {
     minima.grow(kColumns / kGroupColumns * kPanelRows);
     floats.grow(kFloatColumns * kPanelRows);
   }
-  OpenPanel panel() const { return {codes.data(), scales.data(), minima.data()}; }
+  UnpackedPanel panel() const { return {codes.data(), scales.data(), minima.data()}; }
 
-  Aligned<uint8_t> codes;
-  Aligned<float> scales;
-  Aligned<float> minima;
-  Aligned<float> floats;
-  Aligned<float> sums;
+  AlignedArray<uint8_t> codes;
+  AlignedArray<float> scales;
+  AlignedArray<float> minima;
+  AlignedArray<float> floats;
+  AlignedArray<float> sums;
 };
 
 // A thread that may call the kernel's multiply, from now to the end of this.
-class Entered {
+class TileScope {
  public:
-  Entered(const LinearKernel& kernel, bool multiplies) : leave_(multiplies ? kernel.leave : nullptr) {
+  TileScope(const LinearKernel& kernel, bool multiplies) : leave_(multiplies ? kernel.leave : nullptr) {
     if (multiplies && kernel.enter != nullptr) kernel.enter();
   }
-  ~Entered() {
+  ~TileScope() {
     if (leave_ != nullptr) leave_();
   }
-  Entered(const Entered&) = delete;
-  Entered& operator=(const Entered&) = delete;
+  TileScope(const TileScope&) = delete;
+  TileScope& operator=(const TileScope&) = delete;
 
  private:
   void (*leave_)();

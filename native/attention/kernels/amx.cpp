@@ -5,6 +5,6 @@
 
 namespace pocket {
 
-void attendAmx(const AttendJob& job) { attendInTiles<AmxTiles>(job); }
+void attendAmx(const AttendJob& job) { attendWithTiles<AmxTiles>(job); }
 
 }  // namespace pocket

@@ -32,43 +32,43 @@ namespace {
 // ---- numbers as bf16 words ----
 
 // The upper halves of `low` and of `high` side by side: exact where the numbers are bf16s, else cut off.
-inline __m512i joined(__m512 low, __m512 high) {
+inline __m512i packUpper16(__m512 low, __m512 high) {
   const __m512i lower = _mm512_srli_epi32(_mm512_castps_si512(low), 16);
   return _mm512_mask_mov_epi16(_mm512_castps_si512(high), 0x55555555u, lower);
 }
 
 // What cutting off leaves behind. Of an infinity that is not a number.
-inline __m512 remainderOf(__m512 x) {
+inline __m512 residualOf(__m512 x) {
   const __m512i upper = _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(static_cast<int>(0xffff0000u)));
   return _mm512_sub_ps(x, _mm512_castsi512_ps(upper));
 }
 
 // headDim (a multiple of 32) floats in their order, rounded; `rest`, unless null, gets what rounding took, rounded.
-inline void termsOfQuery(const float* from, int headDim, uint32_t* to, uint32_t* rest) {
+inline void splitQuery(const float* from, int headDim, uint32_t* to, uint32_t* residual) {
   for (int d = 0; d < headDim; d += 2 * kTile, to += kTile) {
     const __m512 first = _mm512_loadu_ps(from + d), second = _mm512_loadu_ps(from + d + kTile);
-    const __m512i pairs = bitsOf(_mm512_cvtne2ps_pbh(second, first));
+    const __m512i pairs = asBits(_mm512_cvtne2ps_pbh(second, first));
     _mm512_storeu_si512(to, pairs);
-    if (rest == nullptr) continue;
+    if (residual == nullptr) continue;
     const __m512i low = _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(pairs)), 16);
     const __m512i high = _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(pairs, 1)), 16);
-    _mm512_storeu_si512(rest, bitsOf(_mm512_cvtne2ps_pbh(_mm512_sub_ps(second, _mm512_castsi512_ps(high)),
+    _mm512_storeu_si512(residual, asBits(_mm512_cvtne2ps_pbh(_mm512_sub_ps(second, _mm512_castsi512_ps(high)),
                                                          _mm512_sub_ps(first, _mm512_castsi512_ps(low)))));
-    rest += kTile;
+    residual += kTile;
   }
 }
 
 // A tile of f16 keys as the sum of two tiles.
-inline void termsOfHalfs(const uint16_t* halfs, int headDim, uint32_t* to, uint32_t* rest) {
-  for (int d = 0; d < headDim; d += 2, halfs += 2 * kTile, to += kTile, rest += kTile) {
-    const __m512 even = Vector16::halfs(halfs), odd = Vector16::halfs(halfs + kTile);
-    _mm512_storeu_si512(to, joined(even, odd));
-    _mm512_storeu_si512(rest, joined(remainderOf(even), remainderOf(odd)));
+inline void splitF16Keys(const uint16_t* f16, int headDim, uint32_t* to, uint32_t* residual) {
+  for (int d = 0; d < headDim; d += 2, f16 += 2 * kTile, to += kTile, residual += kTile) {
+    const __m512 even = Vector16::loadF16(f16), odd = Vector16::loadF16(f16 + kTile);
+    _mm512_storeu_si512(to, packUpper16(even, odd));
+    _mm512_storeu_si512(residual, packUpper16(residualOf(even), residualOf(odd)));
   }
 }
 
 // A tile of bf16 values; cells outside [begin, end) become zero, because zero times NaN is not.
-inline void cellsOfPairs(const uint32_t* pairs, int begin, int end, int headDim, uint32_t* to) {
+inline void maskBf16Tile(const uint32_t* pairs, int begin, int end, int headDim, uint32_t* to) {
   for (int j = 0; j < kTile; j += 2, pairs += headDim, to += headDim) {
     const __mmask32 even = begin <= j && j < end ? 0x55555555u : 0u, odd = begin <= j + 1 && j + 1 < end ? 0xaaaaaaaau : 0u;
     for (int d = 0; d < headDim; d += kTile)
@@ -77,9 +77,9 @@ inline void cellsOfPairs(const uint32_t* pairs, int begin, int end, int headDim,
 }
 
 // Bytes in pairs, as they lie.
-inline void pairsOfBytes(const int8_t* bytes, int words, uint32_t* to) {
+inline void bf16OfInt8(const int8_t* bytes, int words, uint32_t* to) {
   for (int i = 0; i < words; i += kTile)
-    _mm512_storeu_si512(to + i, joined(Vector16::lowBytes(bytes + 2 * i), Vector16::highBytes(bytes + 2 * i)));
+    _mm512_storeu_si512(to + i, packUpper16(Vector16::lowBytes(bytes + 2 * i), Vector16::highBytes(bytes + 2 * i)));
 }
 
 // ---- products of tiles ----
@@ -89,64 +89,64 @@ constexpr int kBlock = 4;  // tiles of cells in a block
 constexpr int kBlockCells = kBlock * kTile;
 
 // All eight registers are 16 rows of 64 bytes.
-constexpr TileConfiguration kWholeTiles = {
+constexpr TileConfiguration kFullTiles = {
     1, 0, {}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
 
 // use(0) … use(Count - 1), as types, so that they can name registers.
 template <int Count, class Use>
-[[gnu::always_inline]] inline void times(const Use& use) {
-  if constexpr (Count > 1) times<Count - 1>(use);
+[[gnu::always_inline]] inline void unrolled(const Use& use) {
+  if constexpr (Count > 1) unrolled<Count - 1>(use);
   use(std::integral_constant<int, Count - 1>());
 }
 
 // The queries of a band, (16, steps) words, and what rounding them took; the keys of the block's tiles, (steps, 16) words
 // each, and how many words behind each lies its rest. No rests: null and 0.
-struct ScoreSides {
+struct ScoreOperands {
   const uint32_t* q = nullptr;
-  const uint32_t* qRest = nullptr;
+  const uint32_t* qResidual = nullptr;
   const void* const* keys = nullptr;
-  int64_t keyRest = 0;
+  int64_t keyResidual = 0;
   int steps = 0;
 };
 
 // 32 dimensions from word `step` of the keys on.
 template <class Tiles, int Width, int Query>
 [[gnu::always_inline]] inline void addScores(const void* const* keys, int64_t step) {
-  times<Width>([&](auto t) {
+  unrolled<Width>([&](auto t) {
     Tiles::template load<6 + t() % 2>(static_cast<const uint32_t*>(keys[t()]) + step, 4 * kTile);
-    Tiles::template dotPairs<t(), Query, 6 + t() % 2>();
+    Tiles::template dotBf16<t(), Query, 6 + t() % 2>();
   });
 }
 
 // scores (16, 64): columns [0, 16 * Width) of them.
-template <class Tiles, int Width, bool QueryRest, bool KeyRest>
-void scoreBand(const ScoreSides& of, float* scores) {
-  times<Width>([](auto t) { Tiles::template zero<t()>(); });
-  for (int s = 0; s < of.steps; s += kTile) {
-    Tiles::template load<4>(of.q + s, int64_t{4} * of.steps);
-    if constexpr (QueryRest) Tiles::template load<5>(of.qRest + s, int64_t{4} * of.steps);
-    addScores<Tiles, Width, 4>(of.keys, int64_t{s} * kTile);
-    if constexpr (QueryRest) addScores<Tiles, Width, 5>(of.keys, int64_t{s} * kTile);
-    if constexpr (KeyRest) addScores<Tiles, Width, 4>(of.keys, of.keyRest + int64_t{s} * kTile);
+template <class Tiles, int Width, bool QueryResidual, bool KeyResidual>
+void scoreBand(const ScoreOperands& operands, float* scores) {
+  unrolled<Width>([](auto t) { Tiles::template zero<t()>(); });
+  for (int s = 0; s < operands.steps; s += kTile) {
+    Tiles::template load<4>(operands.q + s, int64_t{4} * operands.steps);
+    if constexpr (QueryResidual) Tiles::template load<5>(operands.qResidual + s, int64_t{4} * operands.steps);
+    addScores<Tiles, Width, 4>(operands.keys, int64_t{s} * kTile);
+    if constexpr (QueryResidual) addScores<Tiles, Width, 5>(operands.keys, int64_t{s} * kTile);
+    if constexpr (KeyResidual) addScores<Tiles, Width, 4>(operands.keys, operands.keyResidual + int64_t{s} * kTile);
   }
-  times<Width>([&](auto t) { Tiles::template store<t()>(scores + t() * kTile, sizeof(float) * kBlockCells); });
+  unrolled<Width>([&](auto t) { Tiles::template store<t()>(scores + t() * kTile, sizeof(float) * kBlockCells); });
 }
 
 // sums (16, headDim), columns [column, column + 16 * Columns) += weights (16, 32 words) x values: of each two tiles
 // (16, headDim) words.
 template <class Tiles, int Width, int Columns>
-void addBand(const uint32_t* weights, const void* const* valuePairs, int headDim, int column, float* sums) {
+void addValuesBand(const uint32_t* weights, const void* const* valueOperands, int headDim, int column, float* sums) {
   const int64_t stride = int64_t{4} * headDim;
-  times<Columns>([&](auto c) { Tiles::template load<c()>(sums + column + c() * kTile, stride); });
-  times<Width / 2>([&](auto p) {
+  unrolled<Columns>([&](auto c) { Tiles::template load<c()>(sums + column + c() * kTile, stride); });
+  unrolled<Width / 2>([&](auto p) {
     Tiles::template load<4 + p()>(weights + p() * kTile, 4 * kBlockCells / 2);
-    const uint32_t* from = static_cast<const uint32_t*>(valuePairs[p()]) + column;
-    times<Columns>([&](auto c) {
+    const uint32_t* from = static_cast<const uint32_t*>(valueOperands[p()]) + column;
+    unrolled<Columns>([&](auto c) {
       Tiles::template load<6 + c() % 2>(from + c() * kTile, stride);
-      Tiles::template dotPairs<c(), 4 + p(), 6 + c() % 2>();
+      Tiles::template dotBf16<c(), 4 + p(), 6 + c() % 2>();
     });
   });
-  times<Columns>([&](auto c) { Tiles::template store<c()>(sums + column + c() * kTile, stride); });
+  unrolled<Columns>([&](auto c) { Tiles::template store<c()>(sums + column + c() * kTile, stride); });
 }
 
 // ---- the kernel ----
@@ -163,14 +163,14 @@ static_assert(tileScratchFloats(1, 32) <= scratchFloats(1, 32));
 
 // `Type` is that of the pages, any but kF32.
 template <KvType Type, class Tiles>
-struct AttendTiles {
+struct AttendAmx {
   static constexpr bool kBytes = Type == KvType::kInt8;
-  static constexpr bool kQueryRest = Type != KvType::kBf16, kKeyRest = Type == KvType::kF16;
+  static constexpr bool kQueryResidual = Type != KvType::kBf16, kKeyResidual = Type == KvType::kF16;
 
   const AttendJob& job;
   int rows, bands, steps;
   uint32_t* q;      // (bands * 16, headDim / 2), rotated for the delta at hand, scaled
-  uint32_t* qRest;  // the same
+  uint32_t* qResidual;  // the same
   float* sums;      // (bands * 16, headDim)
   float* weights;   // (bands * 16, 16), lanes of the sums of weights
   float* references;  // (rows)
@@ -178,16 +178,16 @@ struct AttendTiles {
   uint32_t* words;  // (16, 32), weights of a band
   // Of the block at hand.
   uint32_t* keys;     // (4, headDim / 2, 16)
-  uint32_t* keyRests;
+  uint32_t* keyResiduals;
   uint32_t* values;   // (4 * 8, headDim)
   const void* keyTiles[kBlock];
-  const void* valuePairs[kBlock / 2];  // of two tiles, one behind the other
+  const void* valueOperands[kBlock / 2];  // of two tiles, one behind the other
   alignas(64) float keyScales[kBlockCells];
   alignas(64) float valueScales[kBlockCells];
   const Segment* segments;
   int tileCount;
 
-  explicit AttendTiles(const AttendJob& work)
+  explicit AttendAmx(const AttendJob& work)
       : job(work), rows(work.tokenCount * work.group), bands((rows + kBand - 1) / kBand), steps(work.headDim / 2) {
     float* next = work.scratch;
     const auto take = [&next](int64_t floats) {
@@ -198,14 +198,14 @@ struct AttendTiles {
     const auto takeWords = [&take](int64_t count) { return reinterpret_cast<uint32_t*>(take(count)); };
     const int64_t all = int64_t{bands} * kBand;
     q = takeWords(all * steps);
-    qRest = takeWords(all * steps);
+    qResidual = takeWords(all * steps);
     sums = take(all * job.headDim);
     weights = take(all * kTile);
     references = take(all);
     scores = take(2 * kBand * kBlockCells);
     words = takeWords(kBand * kBlockCells / 2);
     keys = takeWords(int64_t{kBlockCells} * steps);
-    keyRests = takeWords(int64_t{kBlockCells} * steps);
+    keyResiduals = takeWords(int64_t{kBlockCells} * steps);
     values = takeWords(int64_t{kBlockCells} * steps);
   }
 
@@ -217,22 +217,22 @@ struct AttendTiles {
     std::memset(words, 0, sizeof(uint32_t) * kBand * kBlockCells / 2);
     // And not minus infinity: a difference of two of these must be a number.
     for (int r = 0; r < rows; r++) references[r] = -FLT_MAX;
-    Tiles::enter(kWholeTiles);
-    walk(job, kBlock, [this](int token, int delta) { rotate(token, delta); },
+    Tiles::enter(kFullTiles);
+    forEachBlock(job, kBlock, [this](int token, int delta) { rotate(token, delta); },
          [this](int token, int start, int end) {
            segments = job.segments + start;
            tileCount = end - start;
            block(token * job.group);
          });
     Tiles::leave();
-    giveRows(job, rows, sums, weights, references);
+    writeRows(job, rows, sums, weights, references);
   }
 
   void rotate(int token, int delta) {
-    float* turned = scores;  // free between blocks
-    turnQueries(job, token, delta, turned, [&](int row) {
+    float* rotated = scores;  // free between blocks
+    rotateQueries(job, token, delta, rotated, [&](int row) {
       const int64_t at = static_cast<int64_t>(row) * steps;
-      termsOfQuery(turned, job.headDim, q + at, kQueryRest ? qRest + at : nullptr);
+      splitQuery(rotated, job.headDim, q + at, kQueryResidual ? qResidual + at : nullptr);
     });
   }
 
@@ -245,12 +245,12 @@ struct AttendTiles {
       std::memset(valuesAt(t), 0, sizeof(uint32_t) * kTile * steps);
       for (int l = 0; l < kTile; l++) keyScales[t * kTile + l] = valueScales[t * kTile + l] = 0;
     }
-    for (int p = 0; p < width / 2; p++) valuePairs[p] = valuesOfPair(2 * p);
+    for (int p = 0; p < width / 2; p++) valueOperands[p] = valueOperand(2 * p);
     const Segment& final = segments[tileCount - 1];
     const int lastCell = final.index + (final.end - final.begin) - 1;
     const bool whole = width == tileCount && lastCell - segments[0].index + 1 == tileCount * kTile;
-    if (width == 2) bandsFrom<2>(row, whole, lastCell);
-    else bandsFrom<kBlock>(row, whole, lastCell);
+    if (width == 2) attendBands<2>(row, whole, lastCell);
+    else attendBands<kBlock>(row, whole, lastCell);
   }
 
   uint32_t* valuesAt(int t) const { return values + static_cast<int64_t>(t) * kTile * steps; }
@@ -260,7 +260,7 @@ struct AttendTiles {
     if (Type != KvType::kBf16 || t + 1 >= tileCount || segments[t + 1].tile != segments[t].tile + 1) return false;
     return segments[t].end - segments[t].begin == kTile && segments[t + 1].end - segments[t + 1].begin == kTile;
   }
-  const void* valuesOfPair(int t) const {
+  const void* valueOperand(int t) const {
     if (!inPlace(t)) return valuesAt(t);
     return static_cast<const uint32_t*>(job.values) + segments[t].tile * kTile * steps;
   }
@@ -271,25 +271,25 @@ struct AttendTiles {
     uint32_t* key = keys + static_cast<int64_t>(t) * kTile * steps;
     keyTiles[t] = key;
     if constexpr (Type == KvType::kF16) {
-      termsOfHalfs(static_cast<const uint16_t*>(job.keys) + first, job.headDim, key, key + (keyRests - keys));
-      valuesOfHalfs(static_cast<const uint16_t*>(job.values) + first, segment.begin, segment.end, job.headDim,
+      splitF16Keys(static_cast<const uint16_t*>(job.keys) + first, job.headDim, key, key + (keyResiduals - keys));
+      bf16ValuesOfF16(static_cast<const uint16_t*>(job.values) + first, segment.begin, segment.end, job.headDim,
                     valuesAt(t));
     } else if constexpr (kBytes) {
-      pairsOfBytes(static_cast<const int8_t*>(job.keys) + first, kTile * steps, key);
-      pairsOfBytes(static_cast<const int8_t*>(job.values) + first, kTile * steps, valuesAt(t));
+      bf16OfInt8(static_cast<const int8_t*>(job.keys) + first, kTile * steps, key);
+      bf16OfInt8(static_cast<const int8_t*>(job.values) + first, kTile * steps, valuesAt(t));
       std::memcpy(keyScales + t * kTile, job.keyScales + segment.tile * kTile, sizeof(float) * kTile);
       const __mmask16 cells = static_cast<__mmask16>((1u << segment.end) - (1u << segment.begin));
       _mm512_store_ps(valueScales + t * kTile, _mm512_maskz_loadu_ps(cells, job.valueScales + segment.tile * kTile));
     } else {
       keyTiles[t] = static_cast<const uint32_t*>(job.keys) + first / 2;
       if (!inPlace(t / 2 * 2))
-        cellsOfPairs(static_cast<const uint32_t*>(job.values) + first / 2, segment.begin, segment.end, job.headDim,
+        maskBf16Tile(static_cast<const uint32_t*>(job.values) + first / 2, segment.begin, segment.end, job.headDim,
                      valuesAt(t));
     }
   }
 
   template <int Width>
-  void bandsFrom(int row, bool whole, int lastCell) {
+  void attendBands(int row, bool whole, int lastCell) {
     score<Width>(row / kBand);
     for (int band = row / kBand; band < bands; band++) {
       if (band + 1 < bands) score<Width>(band + 1);
@@ -302,8 +302,8 @@ struct AttendTiles {
       float* to = sums + int64_t{band} * kBand * job.headDim;
       int column = 0;
       for (; column + 4 * kTile <= job.headDim; column += 4 * kTile)
-        addBand<Tiles, Width, 4>(words, valuePairs, job.headDim, column, to);
-      if (column < job.headDim) addBand<Tiles, Width, 2>(words, valuePairs, job.headDim, column, to);
+        addValuesBand<Tiles, Width, 4>(words, valueOperands, job.headDim, column, to);
+      if (column < job.headDim) addValuesBand<Tiles, Width, 2>(words, valueOperands, job.headDim, column, to);
     }
   }
 
@@ -312,27 +312,27 @@ struct AttendTiles {
   template <int Width>
   void score(int band) const {
     const int64_t at = int64_t{band} * kBand * steps;
-    scoreBand<Tiles, Width, kQueryRest, kKeyRest>({q + at, qRest + at, keyTiles, keyRests - keys, steps},
+    scoreBand<Tiles, Width, kQueryResidual, kKeyResidual>({q + at, qResidual + at, keyTiles, keyResiduals - keys, steps},
                                                   scoresOf(band * kBand));
   }
 
   // Turns the scores of a row into weights, (Width * 8) words.
   template <int Width>
-  void weigh(int row, bool open, const float* from, uint32_t* to) {
+  void weigh(int row, bool unmasked, const float* from, uint32_t* to) {
     __m512 score[Width];
 #pragma GCC unroll 16
     for (int t = 0; t < Width; t++) {
       score[t] = _mm512_load_ps(from + t * kTile);
       if constexpr (kBytes) score[t] = _mm512_mul_ps(score[t], _mm512_load_ps(keyScales + t * kTile));
-      if (open) continue;
+      if (unmasked) continue;
       const uint32_t visible = t < tileCount ? visibleLanes(segments[t], job.tokens[row / job.group].index) : 0;
       score[t] = Vector16::select(visible, score[t], _mm512_set1_ps(-INFINITY));
     }
-    __m512 most = score[0];
-    for (int t = 1; t < Width; t++) most = _mm512_max_ps(most, score[t]);
+    __m512 maxima = score[0];
+    for (int t = 1; t < Width; t++) maxima = _mm512_max_ps(maxima, score[t]);
     const __m512 limit = _mm512_set1_ps(references[row] + kSlack);
-    if (__builtin_expect(_mm512_cmp_ps_mask(most, limit, _CMP_GT_OQ) != 0, 0))
-      raiseReference(most, job.headDim, sums + int64_t{row} * job.headDim, weights + row * kTile, references[row]);
+    if (__builtin_expect(_mm512_cmp_ps_mask(maxima, limit, _CMP_GT_OQ) != 0, 0))
+      raiseReference(maxima, job.headDim, sums + int64_t{row} * job.headDim, weights + row * kTile, references[row]);
     const __m512 reference = _mm512_set1_ps(references[row]);
     __m512 total = _mm512_load_ps(weights + row * kTile);
 #pragma GCC unroll 16
@@ -345,21 +345,21 @@ struct AttendTiles {
         high = _mm512_mul_ps(high, _mm512_load_ps(valueScales + (t + 1) * kTile));
       }
       const __m512bh pairs = _mm512_cvtne2ps_pbh(high, low);
-      if constexpr (!kBytes) total = _mm512_dpbf16_ps(total, pairs, pairsOf(_mm512_set1_epi32(0x3f803f80)));
-      _mm512_store_si512(to + t * kTile / 2, bitsOf(pairs));
+      if constexpr (!kBytes) total = _mm512_dpbf16_ps(total, pairs, asBf16(_mm512_set1_epi32(0x3f803f80)));
+      _mm512_store_si512(to + t * kTile / 2, asBits(pairs));
     }
     _mm512_store_ps(weights + row * kTile, total);
   }
 };
 
 template <class Tiles>
-void attendInTiles(const AttendJob& job) {
+void attendWithTiles(const AttendJob& job) {
   if (job.batchInvariant || job.headDim % 32 != 0) return attendAvx512Bf16(job);
   switch (job.type) {
     case KvType::kF32: return attendAvx512Bf16(job);
-    case KvType::kF16: return AttendTiles<KvType::kF16, Tiles>(job).run();
-    case KvType::kBf16: return AttendTiles<KvType::kBf16, Tiles>(job).run();
-    case KvType::kInt8: return AttendTiles<KvType::kInt8, Tiles>(job).run();
+    case KvType::kF16: return AttendAmx<KvType::kF16, Tiles>(job).run();
+    case KvType::kBf16: return AttendAmx<KvType::kBf16, Tiles>(job).run();
+    case KvType::kInt8: return AttendAmx<KvType::kInt8, Tiles>(job).run();
   }
 }
 

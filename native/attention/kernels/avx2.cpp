@@ -49,7 +49,7 @@ struct Vector8 {
     return _mm256_and_ps(result, _mm256_cmp_ps(x, set(-126.0f), _CMP_NLT_UQ));
   }
 
-  static Floats halfs(const uint16_t* from) {
+  static Floats loadF16(const uint16_t* from) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
   }
   static Floats lowBf16(const uint32_t* pairs) { return _mm256_castsi256_ps(_mm256_slli_epi32(loadBits(pairs), 16)); }
@@ -72,6 +72,6 @@ struct Vector8 {
 
 }  // namespace
 
-void attendAvx2(const AttendJob& job) { Attend<FloatMath<Vector8>>(job).run(); }
+void attendAvx2(const AttendJob& job) { Attend<Vector8>(job).run(); }
 
 }  // namespace pocket

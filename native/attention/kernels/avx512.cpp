@@ -4,6 +4,6 @@
 
 namespace pocket {
 
-void attendAvx512(const AttendJob& job) { Attend<FloatMath<Vector16>>(job).run(); }
+void attendAvx512(const AttendJob& job) { Attend<Vector16>(job).run(); }
 
 }  // namespace pocket

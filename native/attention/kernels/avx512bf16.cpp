@@ -8,9 +8,9 @@ namespace pocket {
 void attendAvx512Bf16(const AttendJob& job) {
   switch (job.type) {
     case KvType::kF32: return attendAvx512(job);
-    case KvType::kF16: return AttendPairs<KvType::kF16>(job).run();
-    case KvType::kBf16: return AttendPairs<KvType::kBf16>(job).run();
-    case KvType::kInt8: return AttendPairs<KvType::kInt8>(job).run();
+    case KvType::kF16: return AttendDot2<KvType::kF16>(job).run();
+    case KvType::kBf16: return AttendDot2<KvType::kBf16>(job).run();
+    case KvType::kInt8: return AttendDot2<KvType::kInt8>(job).run();
   }
 }
 

@@ -31,35 +31,35 @@ namespace {
 
 // `Type` is that of the pages, any but kF32.
 template <KvType Type>
-struct AttendPairs {
+struct AttendDot2 {
   static constexpr bool kBytes = Type == KvType::kInt8;
   using Stored = std::conditional_t<kBytes, int8_t, uint16_t>;
   using Scores = std::conditional_t<Type == KvType::kBf16, Bf16Scores, Int16Scores>;
   using Values = std::conditional_t<kBytes, Int16Values, Bf16Values>;
-  using TwoBytes = std::conditional_t<Type == KvType::kF16, HalfCells, WordCells<true>>;
-  using FewCells = std::conditional_t<kBytes, ByteCells, TwoBytes>;
+  using TwoBytes = std::conditional_t<Type == KvType::kF16, F16Cells, WordCells<true>>;
+  using FewCells = std::conditional_t<kBytes, Int8Cells, TwoBytes>;
   using ManyCells = WordCells<false>;
   static constexpr int kFew = 12;  // rows
 
   const AttendJob& job;
   int rows, steps;
   uint32_t* q;  // (rows, headDim / 2), rotated for the delta at hand, scaled
-  uint32_t* keys;  // (kPairTiles, 16 * headDim / 2), and the same of values
+  uint32_t* keys;  // (kDot2Tiles, 16 * headDim / 2), and the same of values
   uint32_t* values;
   float* sums;  // (rows, headDim)
   float* weights;  // (rows, 16), lanes of the sums of weights
   float* scales;  // (rows) of the queries
   float* references;  // (rows)
   // Of the block at hand.
-  const void *keyTiles[kPairTiles], *valueTiles[kPairTiles];
-  const void *keysAhead[kPairTiles], *valuesAhead[kPairTiles];
-  alignas(64) float keyScales[kPairTiles * kTile];
-  alignas(64) float valueScales[kPairTiles * kTile];
+  const void *keyTiles[kDot2Tiles], *valueTiles[kDot2Tiles];
+  const void *nextKeys[kDot2Tiles], *nextValues[kDot2Tiles];
+  alignas(64) float keyScales[kDot2Tiles * kTile];
+  alignas(64) float valueScales[kDot2Tiles * kTile];
   const Segment* segments;
   int tileCount, left;  // of the block; from its start to the job's end
   bool few = false;  // rows that see the block: decode, or little more
 
-  explicit AttendPairs(const AttendJob& work)
+  explicit AttendDot2(const AttendJob& work)
       : job(work), rows(work.tokenCount * work.group), steps(work.headDim / 2) {
     float* next = work.scratch;
     const auto take = [&next](int64_t floats) {
@@ -67,8 +67,8 @@ struct AttendPairs {
       next += (floats + 15) / 16 * 16;
       return part;
     };
-    keys = reinterpret_cast<uint32_t*>(take(int64_t{kPairTiles} * kTile * steps));
-    values = reinterpret_cast<uint32_t*>(take(int64_t{kPairTiles} * kTile * steps));
+    keys = reinterpret_cast<uint32_t*>(take(int64_t{kDot2Tiles} * kTile * steps));
+    values = reinterpret_cast<uint32_t*>(take(int64_t{kDot2Tiles} * kTile * steps));
     q = reinterpret_cast<uint32_t*>(take(int64_t{rows} * steps));
     sums = take(int64_t{rows} * job.headDim);
     weights = take(int64_t{rows} * kTile);
@@ -81,20 +81,20 @@ struct AttendPairs {
     std::memset(weights, 0, sizeof(float) * rows * kTile);
     // And not minus infinity: a difference of two of these must be a number.
     for (int r = 0; r < rows; r++) references[r] = -FLT_MAX;
-    walk(job, kPairTiles, [this](int token, int delta) { rotate(token, delta); },
+    forEachBlock(job, kDot2Tiles, [this](int token, int delta) { rotate(token, delta); },
          [this](int token, int start, int end) {
            segments = job.segments + start;
            left = job.segmentCount - start;
            tileCount = end - start;
            block(token * job.group);
          });
-    giveRows(job, rows, sums, weights, references);
+    writeRows(job, rows, sums, weights, references);
   }
 
   void rotate(int token, int delta) {
-    float* turned = reinterpret_cast<float*>(keys);  // free between blocks
-    turnQueries(job, token, delta, turned, [&](int row) {
-      scales[row] = Scores::pack(turned, job.headDim, q + static_cast<int64_t>(row) * steps);
+    float* rotated = reinterpret_cast<float*>(keys);  // free between blocks
+    rotateQueries(job, token, delta, rotated, [&](int row) {
+      scales[row] = Scores::pack(rotated, job.headDim, q + static_cast<int64_t>(row) * steps);
     });
   }
 
@@ -103,7 +103,7 @@ struct AttendPairs {
     few = rows - row <= kFew;
     for (int t = 0; t < tileCount; t++) readTile(t);
     // Two or three tiles are four of which nobody sees the last.
-    const int width = tileCount == 1 ? 1 : kPairTiles;
+    const int width = tileCount == 1 ? 1 : kDot2Tiles;
     for (int t = tileCount; t < width; t++) {
       keyTiles[t] = keyTiles[0];
       valueTiles[t] = valueTiles[0];
@@ -115,11 +115,11 @@ struct AttendPairs {
     const RowGroups groups(rows - row, few ? FewCells::kRows : ManyCells::kRows);
     for (int g = 0, r = row; g < groups.count; r += groups.rows(g++)) {
       if (few) prefetchNext(g, groups.count);
-      const bool open = whole && job.tokens[r / job.group].index >= lastCell;
-      if (few && width == 1) group<FewCells, 1>(groups.rows(g), r, open);
-      else if (few) group<FewCells, kPairTiles>(groups.rows(g), r, open);
-      else if (width == 1) group<ManyCells, 1>(groups.rows(g), r, open);
-      else group<ManyCells, kPairTiles>(groups.rows(g), r, open);
+      const bool unmasked = whole && job.tokens[r / job.group].index >= lastCell;
+      if (few && width == 1) group<FewCells, 1>(groups.rows(g), r, unmasked);
+      else if (few) group<FewCells, kDot2Tiles>(groups.rows(g), r, unmasked);
+      else if (width == 1) group<ManyCells, 1>(groups.rows(g), r, unmasked);
+      else group<ManyCells, kDot2Tiles>(groups.rows(g), r, unmasked);
     }
   }
 
@@ -133,15 +133,15 @@ struct AttendPairs {
     valueTiles[t] = valueWords;
     if constexpr (Type == KvType::kF16) {
       float* scale = keyScales + t * kTile;
-      Scores::scalesOfHalfs(key, job.headDim, scale);
+      Scores::scalesOfF16(key, job.headDim, scale);
       if (!few) {
-        keysOfHalfs(key, scale, job.headDim, keyWords);
-        valuesOfHalfs(value, segment.begin, segment.end, job.headDim, valueWords);
+        int16KeysOfF16(key, scale, job.headDim, keyWords);
+        bf16ValuesOfF16(value, segment.begin, segment.end, job.headDim, valueWords);
         return;
       }
       keyTiles[t] = key;
       if (segment.begin == 0 && segment.end == kTile) valueTiles[t] = value;
-      else keepHalfs(value, segment.begin, segment.end, job.headDim, reinterpret_cast<uint16_t*>(valueWords));
+      else maskF16Values(value, segment.begin, segment.end, job.headDim, reinterpret_cast<uint16_t*>(valueWords));
     } else if constexpr (kBytes) {
       if (few) {
         keyTiles[t] = key;
@@ -156,23 +156,23 @@ struct AttendPairs {
     } else {
       keyTiles[t] = key;
       if (segment.begin == 0 && segment.end == kTile) valueTiles[t] = value;
-      else valuesOfPairs(value, segment.begin, segment.end, job.headDim, valueWords);
+      else maskBf16Values(value, segment.begin, segment.end, job.headDim, valueWords);
     }
   }
 
   // What group `g` has brought nearer while it computes: its share of the tiles that stand in the next block where those
   // at hand do, and for the rest what is near already.
   void prefetchNext(int g, int groups) {
-    for (int t = 0; t < kPairTiles; t++) {
-      keysAhead[t] = keyTiles[t];
-      valuesAhead[t] = valueTiles[t];
-      if (t % groups != g || t + kPairTiles >= left) continue;
-      const int64_t next = segments[t + kPairTiles].tile;
-      keysAhead[t] = tileOf(job.keys, next);
-      valuesAhead[t] = tileOf(job.values, next);
+    for (int t = 0; t < kDot2Tiles; t++) {
+      nextKeys[t] = keyTiles[t];
+      nextValues[t] = valueTiles[t];
+      if (t % groups != g || t + kDot2Tiles >= left) continue;
+      const int64_t next = segments[t + kDot2Tiles].tile;
+      nextKeys[t] = tileOf(job.keys, next);
+      nextValues[t] = tileOf(job.values, next);
       if constexpr (kBytes) {
-        fetch(job.keyScales + next * kTile);
-        fetch(job.valueScales + next * kTile);
+        prefetch(job.keyScales + next * kTile);
+        prefetch(job.valueScales + next * kTile);
       }
     }
   }
@@ -184,13 +184,13 @@ struct AttendPairs {
   // ---- rows [row, row + count) of the block ----
 
   template <class Cells, int Tiles, int Rows = Cells::kRows>
-  void group(int count, int row, bool open) {
-    if (count == Rows) return attend<Cells, Rows, Tiles>(row, open);
-    if constexpr (Rows > 1) group<Cells, Tiles, Rows - 1>(count, row, open);
+  void group(int count, int row, bool unmasked) {
+    if (count == Rows) return attend<Cells, Rows, Tiles>(row, unmasked);
+    if constexpr (Rows > 1) group<Cells, Tiles, Rows - 1>(count, row, unmasked);
   }
 
   template <class Cells, int Rows, int Tiles>
-  void attend(int row, bool open) {
+  void attend(int row, bool unmasked) {
     alignas(64) float scores[Rows * Tiles * kTile];
     alignas(64) uint32_t words[(Rows * Tiles + 1) * kTile / 2];  // one more: a lone tile is stored as two
     float factors[Rows];
@@ -198,22 +198,22 @@ struct AttendPairs {
     constexpr int kWide = Rows > 3 ? Cells::kWide : 4, kScored = Tiles < kWide ? Tiles : kWide;
     const uint32_t* query = q + static_cast<int64_t>(row) * steps;
     for (int t = 0; t < Tiles; t += kScored)
-      scorePairs<Scores, Cells, Rows, kScored>(query, steps, keyTiles + t, keysAhead + t, keyScales + t * kTile,
+      scoreDot2<Scores, Cells, Rows, kScored>(query, steps, keyTiles + t, nextKeys + t, keyScales + t * kTile,
                                                Tiles * kTile, scores + t * kTile);
     for (int r = 0; r < Rows; r++)
-      factors[r] = weigh<Tiles>(row + r, open, scores + r * Tiles * kTile, words + r * Tiles * kTile / 2);
+      factors[r] = weigh<Tiles>(row + r, unmasked, scores + r * Tiles * kTile, words + r * Tiles * kTile / 2);
     float* to = sums + static_cast<int64_t>(row) * job.headDim;
     int column = 0;
     for (; column + kWide * kTile <= job.headDim; column += kWide * kTile)
-      addPairs<Values, Cells, Rows, Tiles, kWide>(words, valueTiles, valuesAhead, job.headDim, column, factors,
+      addValuesDot2<Values, Cells, Rows, Tiles, kWide>(words, valueTiles, nextValues, job.headDim, column, factors,
                                                   to + column);
     for (; column < job.headDim; column += kTile)
-      addPairs<Values, Cells, Rows, Tiles, 1>(words, valueTiles, valuesAhead, job.headDim, column, factors, to + column);
+      addValuesDot2<Values, Cells, Rows, Tiles, 1>(words, valueTiles, nextValues, job.headDim, column, factors, to + column);
   }
 
   // Turns the scores of a row into weights, (Tiles * 8) words. Returns the factor of the words.
   template <int Tiles>
-  inline __attribute__((always_inline)) float weigh(int row, bool open, float* scores, uint32_t* words) {
+  inline __attribute__((always_inline)) float weigh(int row, bool unmasked, float* scores, uint32_t* words) {
     __m512 score[Tiles];
 #pragma GCC unroll 16
     for (int t = 0; t < Tiles; t++) {
@@ -222,12 +222,12 @@ struct AttendPairs {
         score[t] = _mm512_mul_ps(
             score[t], _mm512_mul_ps(_mm512_set1_ps(scales[row]), _mm512_load_ps(keyScales + t * kTile)));
     }
-    if (!open) hide<Tiles>(job.tokens[row / job.group].index, score);
-    __m512 most = score[0];
-    for (int t = 1; t < Tiles; t++) most = _mm512_max_ps(most, score[t]);
+    if (!unmasked) hide<Tiles>(job.tokens[row / job.group].index, score);
+    __m512 maxima = score[0];
+    for (int t = 1; t < Tiles; t++) maxima = _mm512_max_ps(maxima, score[t]);
     const __m512 limit = _mm512_set1_ps(references[row] + kSlack);
-    if (__builtin_expect(_mm512_cmp_ps_mask(most, limit, _CMP_GT_OQ) != 0, 0))
-      raiseReference(most, job.headDim, sums + int64_t{row} * job.headDim, weights + row * kTile, references[row]);
+    if (__builtin_expect(_mm512_cmp_ps_mask(maxima, limit, _CMP_GT_OQ) != 0, 0))
+      raiseReference(maxima, job.headDim, sums + int64_t{row} * job.headDim, weights + row * kTile, references[row]);
     const __m512 reference = _mm512_set1_ps(references[row]);
     __m512 weight[Tiles];
 #pragma GCC unroll 16
@@ -249,12 +249,12 @@ struct AttendPairs {
   template <int Tiles>
   inline __attribute__((always_inline)) float storeRounded(int row, const __m512* weight, uint32_t* words) {
     __m512 total = _mm512_loadu_ps(weights + row * kTile);
-    const __m512bh ones = pairsOf(_mm512_set1_epi32(0x3f803f80));
+    const __m512bh ones = asBf16(_mm512_set1_epi32(0x3f803f80));
 #pragma GCC unroll 16
     for (int t = 0; t < Tiles; t += 2) {
       const __m512bh pairs = _mm512_cvtne2ps_pbh(t + 1 < Tiles ? weight[t + 1] : _mm512_setzero_ps(), weight[t]);
       total = _mm512_dpbf16_ps(total, pairs, ones);
-      _mm512_storeu_si512(words + t * kTile / 2, bitsOf(pairs));
+      _mm512_storeu_si512(words + t * kTile / 2, asBits(pairs));
     }
     _mm512_storeu_ps(weights + row * kTile, total);
     return 1;
@@ -263,15 +263,15 @@ struct AttendPairs {
   // The values' scales go into the weights, and the largest product becomes 32,767.
   template <int Tiles>
   inline __attribute__((always_inline)) float storeScaled(int row, __m512* weight, uint32_t* words) {
-    __m512 total = _mm512_loadu_ps(weights + row * kTile), most = _mm512_setzero_ps();
+    __m512 total = _mm512_loadu_ps(weights + row * kTile), maxima = _mm512_setzero_ps();
 #pragma GCC unroll 16
     for (int t = 0; t < Tiles; t++) {
       total = _mm512_add_ps(total, weight[t]);
       weight[t] = _mm512_mul_ps(weight[t], _mm512_load_ps(valueScales + t * kTile));
-      most = _mm512_max_ps(most, weight[t]);
+      maxima = _mm512_max_ps(maxima, weight[t]);
     }
     _mm512_storeu_ps(weights + row * kTile, total);
-    const float largest = _mm512_reduce_max_ps(most);
+    const float largest = _mm512_reduce_max_ps(maxima);
     const __m512 inverse = _mm512_set1_ps(largest > 0x1p-100f ? 32767.0f / largest : 0.0f);
 #pragma GCC unroll 16
     for (int t = 0; t < Tiles; t++) {

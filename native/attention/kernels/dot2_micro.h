@@ -10,7 +10,7 @@
 namespace pocket {
 namespace {
 
-constexpr int kPairTiles = 4;
+constexpr int kDot2Tiles = 4;
 constexpr float kSlack = 8;  // weights reach 2^8; bf16 and f32 do not mind
 
 // 2^x by a cubic on [0, 1) that is exact at both ends and off by 1e-4 at most, a twentieth of what rounding a weight
@@ -29,7 +29,7 @@ struct Bf16Scores {
   using Sum = __m512;
   static constexpr bool kScaled = false;
   static Sum zero() { return _mm512_setzero_ps(); }
-  static Sum dot(__m512i query, __m512i key, Sum sum) { return _mm512_dpbf16_ps(sum, pairsOf(query), pairsOf(key)); }
+  static Sum dot(__m512i query, __m512i key, Sum sum) { return _mm512_dpbf16_ps(sum, asBf16(query), asBf16(key)); }
   static __m512 floats(Sum sum) { return sum; }
   // Returns the scale of the words.
   static float pack(const float* from, int count, uint32_t* to) {
@@ -40,7 +40,7 @@ struct Bf16Scores {
         break;
       }
       _mm512_storeu_si512(to + i / 2,
-                          bitsOf(_mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + i + kTile), _mm512_loadu_ps(from + i))));
+                          asBits(_mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + i + kTile), _mm512_loadu_ps(from + i))));
     }
     return 1;
   }
@@ -71,18 +71,18 @@ struct Int16Scores {
     }
     return length / kLength;  // of a query that is not a number neither
   }
-  // Writes the scales of the 16 keys, powers of two so that HalfCells can scale by adding. A key is taken to be as long
+  // Writes the scales of the 16 keys, powers of two so that F16Cells can scale by adding. A key is taken to be as long
   // as if in each sixteenth of its dimensions all were as large as the largest there: maxima of sixteen-bit patterns
   // cost less than squares, and no key is longer.
-  static void scalesOfHalfs(const uint16_t* halfs, int headDim, float* scales) {
+  static void scalesOfF16(const uint16_t* f16, int headDim, float* scales) {
     const __m512i magnitude = _mm512_set1_epi16(0x7fff);
     __m512 even = _mm512_setzero_ps(), odd = even;
-    for (const uint16_t *from = halfs, *end = halfs; from < halfs + headDim * kTile;) {
-      __m512i most = _mm512_setzero_si512();
+    for (const uint16_t *from = f16, *end = f16; from < f16 + headDim * kTile;) {
+      __m512i maxima = _mm512_setzero_si512();
       for (end += headDim * kTile / 8; from < end; from += 2 * kTile)
-        most = _mm512_max_epu16(most, _mm512_and_si512(_mm512_loadu_si512(from), magnitude));
-      const __m512 first = _mm512_cvtph_ps(_mm512_castsi512_si256(most));
-      const __m512 second = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(most, 1));
+        maxima = _mm512_max_epu16(maxima, _mm512_and_si512(_mm512_loadu_si512(from), magnitude));
+      const __m512 first = _mm512_cvtph_ps(_mm512_castsi512_si256(maxima));
+      const __m512 second = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(maxima, 1));
       even = _mm512_fmadd_ps(first, first, even);
       odd = _mm512_fmadd_ps(second, second, odd);
     }
@@ -104,7 +104,7 @@ struct Bf16Values {
   using Sum = __m512;
   static Sum first(const float* sums) { return _mm512_loadu_ps(sums); }
   static Sum dot(__m512i weight, __m512i value, Sum sum) {
-    return _mm512_dpbf16_ps(sum, pairsOf(weight), pairsOf(value));
+    return _mm512_dpbf16_ps(sum, asBf16(weight), asBf16(value));
   }
   static void last(Sum sum, float, float* sums) { _mm512_storeu_ps(sums, sum); }
 };
@@ -121,22 +121,22 @@ struct Int16Values {
 
 // ---- micro-kernels: their loops have functions of their own, so that the sums stay in registers ----
 
-// Few rows cannot share what words in memory cost, so theirs are made on the way: halfs and bytes become words in units
+// Few rows cannot share what words in memory cost, so theirs are made on the way: f16 and bytes become words in units
 // of the processor that products leave idle. And few rows are done with a block before the next has come from memory:
 // what a block needs is fetched while the one before it is computed, a little with every step, because many lines at
 // once would fill the queue that loads wait in.
 
-// Fetches the lines of [from, from + Bytes).
+// Prefetch the lines of [from, from + Bytes).
 template <int Bytes>
-inline void fetchAll(const char* from) {
+inline void prefetchLines(const char* from) {
 #pragma GCC unroll 16
-  for (int i = 0; i < Bytes; i += 64) fetch(from + i);
+  for (int i = 0; i < Bytes; i += 64) prefetch(from + i);
 }
 
-// scores[row * stride + tile * 16 + lane] of Rows rows of `steps` words and Tiles tiles; fetches the tiles `ahead`.
+// scores[row * stride + tile * 16 + lane] of Rows rows of `steps` words and Tiles tiles; fetches the tiles `nextTiles`.
 template <class Scores, class Cells, int Rows, int Tiles>
-__attribute__((noinline)) void scorePairs(const uint32_t* query, int64_t steps, const void* const* tiles,
-                                          const void* const* ahead, const float* keyScales, int64_t stride,
+__attribute__((noinline)) void scoreDot2(const uint32_t* query, int64_t steps, const void* const* tiles,
+                                          const void* const* nextTiles, const float* keyScales, int64_t stride,
                                           float* scores) {
   typename Scores::Sum sum[Rows][Tiles];
 #pragma GCC unroll 16
@@ -148,7 +148,7 @@ __attribute__((noinline)) void scorePairs(const uint32_t* query, int64_t steps, 
 #pragma GCC unroll 16
   for (int t = 0; t < Tiles; t++) {
     tile[t] = static_cast<const char*>(tiles[t]);
-    if constexpr (Cells::kFetches) next[t] = static_cast<const char*>(ahead[t]);
+    if constexpr (Cells::kPrefetch) next[t] = static_cast<const char*>(nextTiles[t]);
     rounder[t] = Cells::rounder(keyScales + t * kTile);
   }
   for (int64_t s = 0; s < steps * kTile * Cells::kBytes; s += kTile * Cells::kBytes, query++) {
@@ -157,7 +157,7 @@ __attribute__((noinline)) void scorePairs(const uint32_t* query, int64_t steps, 
 #pragma GCC unroll 16
     for (int t = 0; t < Tiles; t++) {
       key[t] = Cells::key(tile[t] + s, rounder[t]);
-      if constexpr (Cells::kFetches) fetch(next[t] + s);
+      if constexpr (Cells::kPrefetch) prefetch(next[t] + s);
     }
 #pragma GCC unroll 16
     for (int r = 0; r < Rows; r++) {
@@ -172,10 +172,10 @@ __attribute__((noinline)) void scorePairs(const uint32_t* query, int64_t steps, 
     for (int t = 0; t < Tiles; t++) _mm512_store_ps(scores + r * stride + t * kTile, Scores::floats(sum[r][t]));
 }
 
-// sums[row][0 .. 16 * Vectors) += weights x values; fetches `ahead`, whose pointers mean nothing where cells fetch
+// sums[row][0 .. 16 * Vectors) += weights x values; fetches `nextTiles`, whose pointers mean nothing where cells prefetch
 // nothing. `words` (Rows, Tiles * 8), `factors` (Rows); sums and values in rows of headDim.
 template <class Values, class Cells, int Rows, int Tiles, int Vectors>
-__attribute__((noinline)) void addPairs(const uint32_t* words, const void* const* tiles, const void* const* ahead,
+__attribute__((noinline)) void addValuesDot2(const uint32_t* words, const void* const* tiles, const void* const* nextTiles,
                                         int64_t headDim, int column, const float* factors, float* sums) {
   typename Values::Sum sum[Rows][Vectors];
 #pragma GCC unroll 16
@@ -186,11 +186,11 @@ __attribute__((noinline)) void addPairs(const uint32_t* words, const void* const
   for (int t = 0; t < Tiles; t++) {
     const char* tile = static_cast<const char*>(tiles[t]) + column * Cells::kValueBytes;
     const char* next = nullptr;
-    if constexpr (Cells::kFetches) next = static_cast<const char*>(ahead[t]) + column * Cells::kBytes;
+    if constexpr (Cells::kPrefetch) next = static_cast<const char*>(nextTiles[t]) + column * Cells::kBytes;
     const uint32_t* end = words + kTile / 2;
     for (; words < end; words++, tile += step) {
-      if constexpr (Cells::kFetches) {
-        fetchAll<Vectors * kTile * Cells::kBytes>(next);
+      if constexpr (Cells::kPrefetch) {
+        prefetchLines<Vectors * kTile * Cells::kBytes>(next);
         next += step;
       }
       __m512i pairs[Vectors];
@@ -213,8 +213,8 @@ __attribute__((noinline)) void addPairs(const uint32_t* words, const void* const
 // ---- what a row keeps between blocks: sums (headDim), sums of weights (16 lanes), a reference ----
 
 // The largest score of a block becomes the row's reference. Rare, so it is not to take registers from who calls it.
-[[gnu::noinline]] void raiseReference(__m512 most, int headDim, float* sums, float* weights, float& reference) {
-  const float raised = _mm512_reduce_max_ps(most);
+[[gnu::noinline]] void raiseReference(__m512 maxima, int headDim, float* sums, float* weights, float& reference) {
+  const float raised = _mm512_reduce_max_ps(maxima);
   const __m512 factor = Vector16::exp2(_mm512_set1_ps(reference - raised));
   for (int d = 0; d < headDim; d += kTile) _mm512_storeu_ps(sums + d, _mm512_mul_ps(_mm512_loadu_ps(sums + d), factor));
   _mm512_storeu_ps(weights, _mm512_mul_ps(_mm512_loadu_ps(weights), factor));
@@ -222,7 +222,7 @@ __attribute__((noinline)) void addPairs(const uint32_t* words, const void* const
 }
 
 // The job's rows as results, or as its partial ones. sums (rows, headDim), weights (rows, 16), references (rows).
-void giveRows(const AttendJob& job, int rows, const float* sums, const float* weights, const float* references) {
+void writeRows(const AttendJob& job, int rows, const float* sums, const float* weights, const float* references) {
   for (int r = 0; r < rows; r++) {
     const float weight = _mm512_reduce_add_ps(_mm512_loadu_ps(weights + r * kTile));
     const float* from = sums + static_cast<int64_t>(r) * job.headDim;

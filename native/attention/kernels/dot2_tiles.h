@@ -9,35 +9,35 @@
 namespace pocket {
 namespace {
 
-inline __m512i bitsOf(__m512bh pairs) {
+inline __m512i asBits(__m512bh pairs) {
   __m512i bits;
   std::memcpy(&bits, &pairs, sizeof bits);
   return bits;
 }
 
-inline __m512bh pairsOf(__m512i bits) {
+inline __m512bh asBf16(__m512i bits) {
   __m512bh pairs;
   std::memcpy(&pairs, &bits, sizeof pairs);
   return pairs;
 }
 
 // Element i of `low` and of `high`, rounded to bf16, side by side.
-inline __m512i wordsOf(__m512 low, __m512 high) {
+inline __m512i interleaveBf16(__m512 low, __m512 high) {
   alignas(64) static constexpr int16_t kInterleave[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
                                                           21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
                                                           11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
-  return _mm512_permutexvar_epi16(_mm512_load_si512(kInterleave), bitsOf(_mm512_cvtne2ps_pbh(high, low)));
+  return _mm512_permutexvar_epi16(_mm512_load_si512(kInterleave), asBits(_mm512_cvtne2ps_pbh(high, low)));
 }
 
 // The low 16 bits of element i of `low` and of `high`, side by side.
-inline __m512i lowHalves(__m512 low, __m512 high) {
-  const __m512i places = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 0, 1, 0, 0, 4, 5, 0, 0, 8, 9, 0, 0, 12, 13));
-  return _mm512_mask_shuffle_epi8(_mm512_castps_si512(low), 0xccccccccccccccccu, _mm512_castps_si512(high), places);
+inline __m512i interleaveLow16(__m512 low, __m512 high) {
+  const __m512i bytes = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 0, 1, 0, 0, 4, 5, 0, 0, 8, 9, 0, 0, 12, 13));
+  return _mm512_mask_shuffle_epi8(_mm512_castps_si512(low), 0xccccccccccccccccu, _mm512_castps_si512(high), bytes);
 }
 
 // Into the second-level cache. Cells of a deep sequence come from memory, where the processor's own foresight ends with
 // each tile that is computed with before the next is read.
-inline void fetch(const void* line) { _mm_prefetch(static_cast<const char*>(line), _MM_HINT_T1); }
+inline void prefetch(const void* line) { _mm_prefetch(static_cast<const char*>(line), _MM_HINT_T1); }
 
 inline void widenBytes(const int8_t* bytes, int words, uint32_t* to) {
   for (int i = 0; i < words; i += kTile)
@@ -49,23 +49,23 @@ inline void widenBytes(const int8_t* bytes, int words, uint32_t* to) {
 //
 //   kBytes         of a word in a tile
 //   kValueBytes    from one dimension of a tile's values to the next
-//   kFetches       tiles come from memory, and the next are to be fetched
+//   kPrefetch       tiles come from memory, and the next are to be fetched
 //   kRows, kWide   rows in a group at most; sums of a row in registers where the group has more than three rows
 //   key(at)        16 words of two dimensions; the next two are 16 words further
 //   value(at)      16 words of 16 dimensions of two cells; the next two cells are headDim words further
 
 // Words already: converted, or bf16 pages as they lie.
-template <bool Fetches>
+template <bool Prefetch>
 struct WordCells {
-  static constexpr bool kFetches = Fetches;
-  static constexpr int kBytes = 4, kValueBytes = 4, kRows = Fetches ? 8 : 6, kWide = Fetches ? 2 : 4;
+  static constexpr bool kPrefetch = Prefetch;
+  static constexpr int kBytes = 4, kValueBytes = 4, kRows = Prefetch ? 8 : 6, kWide = Prefetch ? 2 : 4;
   static __m512 rounder(const float*) { return _mm512_setzero_ps(); }
   static __m512i key(const char* at, __m512) { return _mm512_loadu_si512(at); }
   static __m512i value(const char* at, int64_t) { return _mm512_loadu_si512(at); }
 };
 
-struct ByteCells {
-  static constexpr bool kFetches = true;
+struct Int8Cells {
+  static constexpr bool kPrefetch = true;
   static constexpr int kBytes = 2, kValueBytes = 2, kRows = 6, kWide = 4;
   static __m512 rounder(const float*) { return _mm512_setzero_ps(); }
   static __m512i key(const char* at, __m512) {
@@ -76,46 +76,46 @@ struct ByteCells {
 
 // Keys to 16-bit integers, values to bf16. A float near the rounder, which is 1.5 * 2^23 times the key's scale, counts
 // scales in its low 16 bits. That is an addition: products leave its units idle, and not those of a multiplication.
-struct HalfCells {
-  static constexpr bool kFetches = true;
+struct F16Cells {
+  static constexpr bool kPrefetch = true;
   static constexpr int kBytes = 4, kValueBytes = 2, kRows = 8, kWide = 2;
   static __m512 rounder(const float* scales) {
     return _mm512_mul_ps(_mm512_loadu_ps(scales), _mm512_set1_ps(0x1.8p23f));
   }
   static __m512i key(const char* at, __m512 rounder) {
-    return lowHalves(_mm512_add_ps(floats(at), rounder), _mm512_add_ps(floats(at + 2 * kTile), rounder));
+    return interleaveLow16(_mm512_add_ps(floats(at), rounder), _mm512_add_ps(floats(at + 2 * kTile), rounder));
   }
-  static __m512i value(const char* at, int64_t headDim) { return wordsOf(floats(at), floats(at + 2 * headDim)); }
+  static __m512i value(const char* at, int64_t headDim) { return interleaveBf16(floats(at), floats(at + 2 * headDim)); }
 
  private:
-  static __m512 floats(const char* at) { return Vector16::halfs(reinterpret_cast<const uint16_t*>(at)); }
+  static __m512 floats(const char* at) { return Vector16::loadF16(reinterpret_cast<const uint16_t*>(at)); }
 };
 
-inline void keysOfHalfs(const uint16_t* halfs, const float* scales, int headDim, uint32_t* to) {
-  const __m512 rounder = HalfCells::rounder(scales);
+inline void int16KeysOfF16(const uint16_t* f16, const float* scales, int headDim, uint32_t* to) {
+  const __m512 rounder = F16Cells::rounder(scales);
   for (int d = 0; d < headDim; d += 2, to += kTile)
-    _mm512_storeu_si512(to, HalfCells::key(reinterpret_cast<const char*>(halfs + d * kTile), rounder));
+    _mm512_storeu_si512(to, F16Cells::key(reinterpret_cast<const char*>(f16 + d * kTile), rounder));
 }
 
 // Cells outside [begin, end) become zero, here and below: their weights are zero, but zero times NaN is not.
-inline void valuesOfHalfs(const uint16_t* halfs, int begin, int end, int headDim, uint32_t* to) {
-  for (int j = 0; j < kTile; j += 2, halfs += 2 * headDim, to += headDim) {
+inline void bf16ValuesOfF16(const uint16_t* f16, int begin, int end, int headDim, uint32_t* to) {
+  for (int j = 0; j < kTile; j += 2, f16 += 2 * headDim, to += headDim) {
     const bool low = begin <= j && j < end, high = begin <= j + 1 && j + 1 < end;
     for (int d = 0; d < headDim; d += kTile) {
-      const __m512 even = low ? Vector16::halfs(halfs + d) : Vector16::zero();
-      const __m512 odd = high ? Vector16::halfs(halfs + headDim + d) : Vector16::zero();
-      _mm512_storeu_si512(to + d, wordsOf(even, odd));
+      const __m512 even = low ? Vector16::loadF16(f16 + d) : Vector16::zero();
+      const __m512 odd = high ? Vector16::loadF16(f16 + headDim + d) : Vector16::zero();
+      _mm512_storeu_si512(to + d, interleaveBf16(even, odd));
     }
   }
 }
 
 // Not converted.
-inline void keepHalfs(const uint16_t* halfs, int begin, int end, int headDim, uint16_t* to) {
+inline void maskF16Values(const uint16_t* f16, int begin, int end, int headDim, uint16_t* to) {
   std::memset(to, 0, sizeof(uint16_t) * kTile * headDim);
-  std::memcpy(to + begin * headDim, halfs + begin * headDim, sizeof(uint16_t) * (end - begin) * headDim);
+  std::memcpy(to + begin * headDim, f16 + begin * headDim, sizeof(uint16_t) * (end - begin) * headDim);
 }
 
-inline void valuesOfPairs(const uint16_t* pairs, int begin, int end, int headDim, uint32_t* to) {
+inline void maskBf16Values(const uint16_t* pairs, int begin, int end, int headDim, uint32_t* to) {
   for (int j = 0; j < kTile; j += 2, pairs += 2 * headDim, to += headDim) {
     const uint32_t low = begin <= j && j < end ? 0x0000ffffu : 0u;
     const uint32_t high = begin <= j + 1 && j + 1 < end ? 0xffff0000u : 0u;

@@ -1,5 +1,5 @@
 // The attention kernel, once for all instruction sets: an attention_<isa>.cpp defines a vector of floats (and the
-// arithmetic on it) and instantiates attend<Math>. Everything here lies in an unnamed namespace, so that each
+// arithmetic on it) and instantiates attend<V>. Everything here lies in an unnamed namespace, so that each
 // such file has its own copy and none is merged with one compiled for another machine.
 //
 // Online softmax over blocks of keys (Milakov & Gimelshein 2018, arXiv 1805.02867; as in FlashAttention, arXiv
@@ -11,7 +11,7 @@
 //
 // Slots that belong to no cell of the job may hold anything: their scores are replaced, their values zeroed.
 //
-// Math gives:  Vector     kWidth floats: load, store, set, fma, add, sub, mul, max, select, exp2, halfs, bytes, …
+// Math gives:  Vector     kWidth floats: load, store, set, fma, add, sub, mul, max, select, exp2, f16, bytes, …
 //              Word       four bytes of a tile as the products read them: a float, or a pair of bf16
 //              kPair      elements in a Word
 //              kRows      query rows in a micro-kernel     kVectors   accumulators per row in it
@@ -38,14 +38,14 @@ inline uint32_t visibleLanes(const Segment& segment, int index) {
 // ---- the order of blocks, the same for all kernels ----
 
 // rotate(token, delta) turns the queries of tokens [token, tokenCount); those before are not looked at any more.
-// block(token, start, end) computes segments [start, end), at most `most`, for the same tokens.
+// block(token, start, end) computes segments [start, end), at most `maxSegments`, for the same tokens.
 template <class Rotate, class Block>
-[[gnu::always_inline]] inline void walk(const AttendJob& job, int most, const Rotate& rotate, const Block& block) {
+[[gnu::always_inline]] inline void forEachBlock(const AttendJob& job, int maxSegments, const Rotate& rotate, const Block& block) {
   const int last = job.tokens[job.tokenCount - 1].index;
   int token = 0;
   for (int s = 0, end = 0; s < job.segmentCount && job.segments[s].index <= last; s = end) {
     const Segment& first = job.segments[s];
-    for (end = s + 1; end < job.segmentCount && end - s < most; end++)
+    for (end = s + 1; end < job.segmentCount && end - s < maxSegments; end++)
       if (job.segments[end].delta != first.delta || job.segments[end].index > last) break;
     while (job.tokens[token].index < first.index) token++;  // these see none of it, nor of what follows
     if (s == 0 || first.delta != job.segments[s - 1].delta) rotate(token, first.delta);
@@ -53,10 +53,10 @@ template <class Rotate, class Block>
   }
 }
 
-// For each query row of tokens [token, tokenCount): keep(row) with `turned`, (headDim), holding it turned for
+// For each query row of tokens [token, tokenCount): keep(row) with `rotated`, (headDim), holding it rotated for
 // index - delta and scaled, over int8 pages with its pairs' scales too: those that the keys were divided by.
 template <class Keep>
-[[gnu::always_inline]] inline void turnQueries(const AttendJob& job, int token, int delta, float* turned,
+[[gnu::always_inline]] inline void rotateQueries(const AttendJob& job, int token, int delta, float* rotated,
                                                const Keep& keep) {
   const int half = job.headDim / 2;
   for (; token < job.tokenCount; token++) {
@@ -65,11 +65,11 @@ template <class Keep>
     for (int h = 0; h < job.group; h++) {
       const float* from = job.q + (static_cast<int64_t>(token) * job.heads + h) * job.headDim;
       for (int d = 0; d < half; d++) {
-        turned[d] = (from[d] * cosines[d] - from[half + d] * sines[d]) * job.scoreScale;
-        turned[half + d] = (from[half + d] * cosines[d] + from[d] * sines[d]) * job.scoreScale;
+        rotated[d] = (from[d] * cosines[d] - from[half + d] * sines[d]) * job.scoreScale;
+        rotated[half + d] = (from[half + d] * cosines[d] + from[d] * sines[d]) * job.scoreScale;
       }
       if (job.pairScales != nullptr)
-        for (int d = 0; d < job.headDim; d++) turned[d] *= job.pairScales[d];
+        for (int d = 0; d < job.headDim; d++) rotated[d] *= job.pairScales[d];
       keep(token * job.group + h);
     }
   }
@@ -77,29 +77,27 @@ template <class Keep>
 
 // ---- the kernel ----
 
-template <class Math>
+template <class V>
 struct Attend {
-  using V = typename Math::Vector;
-  using Word = typename Math::Word;
-  static constexpr int kScoreTiles = Math::kVectors * V::kWidth / kTile;  // in one micro-kernel
+  static constexpr int kScoreTiles = V::kVectors * V::kWidth / kTile;  // in one micro-kernel
   static constexpr int kFewTiles = 4;  // of 64 dimensions in f32, 16 KiB
   static constexpr int kValueTiles = 8;  // in one pass over the rows
   static_assert(kScoreTiles >= 1 && kTile % V::kWidth == 0, "a micro-kernel covers whole tiles");
 
   const AttendJob& job;
   int rows;
-  Word* q;  // (rows, headDim / kPair), rotated for the delta at hand, scaled
-  float* scores;  // (rows, kBlockLanes), turned to weights in place
-  Word* tiles;  // (kBlockTiles, kTile * headDim / kPair)
+  float* q;  // (rows, headDim / kPair), rotated for the delta at hand, scaled
+  float* scores;  // (rows, kBlockLanes), rotated to weights in place
+  float* tiles;  // (kBlockTiles, kTile * headDim / kPair)
   float* sums;  // (rows, headDim)
   float* maxima;  // (rows)
   float* weights;  // (rows), the sums of the weights
 
   explicit Attend(const AttendJob& work) : job(work), rows(work.tokenCount * work.group) {
     float* next = work.scratch;
-    q = reinterpret_cast<Word*>(next);
+    q = next;
     scores = next += rows * job.headDim;
-    tiles = reinterpret_cast<Word*>(next += rows * kBlockLanes);
+    tiles = next += rows * kBlockLanes;
     sums = next += kBlockTiles * kTile * job.headDim;
     maxima = next += rows * job.headDim;
     weights = next + (rows + 15) / 16 * 16;
@@ -113,44 +111,44 @@ struct Attend {
     }
     // A decode step's rows: blocks that stay in the first-level cache. A prompt's: fewer steps of the softmax.
     const int blockTiles = job.batchInvariant ? kFewTiles : kBlockTiles;
-    walk(job, blockTiles, [this](int token, int delta) { rotate(token, delta); },
+    forEachBlock(job, blockTiles, [this](int token, int delta) { rotate(token, delta); },
          [this](int token, int start, int end) { block(token * job.group, start, end); });
     finish();
   }
 
   void rotate(int token, int delta) {
-    float* turned = scores;  // free between blocks; a row of it holds a head
-    turnQueries(job, token, delta, turned, [&](int row) {
-      Math::pack(turned, job.headDim, q + static_cast<int64_t>(row) * steps());
+    float* rotated = scores;  // free between blocks; a row of it holds a head
+    rotateQueries(job, token, delta, rotated, [&](int row) {
+      std::memcpy(q + static_cast<int64_t>(row) * job.headDim, rotated, sizeof(float) * job.headDim);
     });
   }
 
   // Rows [row, rows) over segments [start, end).
   void block(int row, int start, int end) {
     const int tileCount = end - start;
-    const RowGroups groups(rows - row, Math::kRows);
-    const Word* found[kBlockTiles];
+    const RowGroups groups(rows - row, V::kRows);
+    const float* operands[kBlockTiles];
     for (int t = 0; t < tileCount; t += kScoreTiles) {
       const int count = tileCount - t < kScoreTiles ? tileCount - t : kScoreTiles;
       for (int i = 0; i < count; i++)
-        found[i] = keyTile<Math>(job, job.segments[start + t + i].tile, tiles + i * tileWords());
+        operands[i] = keyTile<V>(job, job.segments[start + t + i].tile, tiles + i * tileFloats());
       for (int g = 0, r = row; g < groups.count; r += groups.rows(g++))
-        scoreBlock<Math>(groups.rows(g), count, q + static_cast<int64_t>(r) * steps(), steps(), found,
+        scoreBlock<V>(groups.rows(g), count, q + static_cast<int64_t>(r) * job.headDim, job.headDim, operands,
                          scores + r * kBlockLanes + t * kTile);
     }
     const int lastCell = job.segments[end - 1].index + (job.segments[end - 1].end - job.segments[end - 1].begin) - 1;
     const bool whole = lastCell - job.segments[start].index + 1 == tileCount * kTile;
     for (int r = row; r < rows; r++) weigh(r, start, tileCount, whole, lastCell);
-    constexpr int kColumns = Math::kVectors * V::kWidth;
+    constexpr int kColumns = V::kVectors * V::kWidth;
     for (int t = 0; t < tileCount; t += kValueTiles) {
       const int count = tileCount - t < kValueTiles ? tileCount - t : kValueTiles;
       for (int i = 0; i < count; i++)
-        found[i] = valueTile<Math>(job, job.segments[start + t + i], tiles + i * tileWords());
+        operands[i] = valueTile<V>(job, job.segments[start + t + i], tiles + i * tileFloats());
       for (int column = 0; column < job.headDim; column += kColumns) {
         const int left = (job.headDim - column) / V::kWidth;
         for (int g = 0, r = row; g < groups.count; r += groups.rows(g++))
-          addColumns<Math>(groups.rows(g), left < Math::kVectors ? left : Math::kVectors,
-                           scores + r * kBlockLanes + t * (kTile / Math::kPair), found, count, job.headDim, column,
+          addColumns<V>(groups.rows(g), left < V::kVectors ? left : V::kVectors,
+                           scores + r * kBlockLanes + t * kTile, operands, count, job.headDim, column,
                            sums + static_cast<int64_t>(r) * job.headDim + column);
       }
     }
@@ -170,7 +168,7 @@ struct Attend {
     for (int i = 0; i < tileCount * kTile; i += V::kWidth) {
       const typename V::Floats weight = V::exp2(V::sub(V::load(score + i), shift));
       sum = V::add(sum, weight);
-      Math::storeWeights(score + i / Math::kPair, weight);
+      V::store(score + i, weight);
     }
     if (maximum > maxima[row]) {
       const typename V::Floats factor = V::exp2(V::set(maxima[row] - maximum));
@@ -222,25 +220,7 @@ struct Attend {
     }
   }
 
-  int steps() const { return job.headDim / Math::kPair; }
-  int tileWords() const { return kTile * job.headDim / Math::kPair; }
-};
-
-// The products in f32; Word is a float.
-template <class VectorType>
-struct FloatMath {
-  using Vector = VectorType;
-  using Word = float;
-  using Words = typename Vector::Floats;
-  static constexpr int kPair = 1;
-  static constexpr int kRows = Vector::kRows;
-  static constexpr int kVectors = Vector::kVectors;
-  static Words loadWords(const Word* from) { return Vector::load(from); }
-  static Words setWords(Word word) { return Vector::set(word); }
-  static Words setWeight(const float* weight) { return Vector::set(*weight); }
-  static typename Vector::Floats dot(Words a, Words b, typename Vector::Floats sum) { return Vector::fma(a, b, sum); }
-  static void pack(const float* from, int count, Word* to) { std::memcpy(to, from, sizeof(float) * count); }
-  static void storeWeights(float* to, typename Vector::Floats weights) { Vector::store(to, weights); }
+  int tileFloats() const { return kTile * job.headDim; }
 };
 
 }  // namespace

@@ -43,7 +43,7 @@ struct Vector4 {
     return x < -126.0f ? zero() : exp2Polynomial<Vector4>(fraction) * power;
   }
 
-  static Floats halfs(const uint16_t* from) {
+  static Floats loadF16(const uint16_t* from) {
     const Bits4 h = widen(from);
     const Bits4 magnitude = (h & 0x7fffu) << 13;
     const Floats finite = cast<Floats>(magnitude) * 0x1p112f;  // moves the exponent's bias; subnormals come out right
@@ -78,6 +78,6 @@ struct Vector4 {
 
 }  // namespace
 
-void attendPortable(const AttendJob& job) { Attend<FloatMath<Vector4>>(job).run(); }
+void attendPortable(const AttendJob& job) { Attend<Vector4>(job).run(); }
 
 }  // namespace pocket

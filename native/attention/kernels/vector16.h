@@ -43,7 +43,7 @@ struct Vector16 {
     return _mm512_maskz_scalef_ps(kept, exp2Polynomial<Vector16>(sub(x, whole)), whole);
   }
 
-  static Floats halfs(const uint16_t* from) {
+  static Floats loadF16(const uint16_t* from) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
   }
   static Floats lowBf16(const uint32_t* pairs) {

@@ -7,7 +7,7 @@
 namespace pocket {
 
 const LinearKernel& linearKernelAmx() {
-  static const LinearKernel kernel = TileTable<VnniMath, AmxTiles>::over(kLinearAvx512Vnni, "amx");
+  static const LinearKernel kernel = AmxLinearTable<VnniMath, AmxTiles>::basedOn(kLinearAvx512Vnni, "amx");
   return kernel;
 }
 

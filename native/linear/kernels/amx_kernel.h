@@ -24,18 +24,18 @@
 namespace pocket {
 namespace {
 
-constexpr TileConfiguration kGroupTiles = {
+constexpr TileConfiguration kGroupTileShapes = {
     1, 0, {}, {64, 64, 32, 64, 32, 64, 16, 64}, {16, 16, 16, 8, 16, 8, 16, 4}};
 
 template <class Math, class Tiles>
-class TileTable {
+class AmxLinearTable {
  public:
   // `rest` as it is, but for what is done with tiles. It is read now and not kept.
-  static LinearKernel over(const LinearKernel& rest, const char* name) {
+  static LinearKernel basedOn(const LinearKernel& rest, const char* name) {
     LinearKernel kernel = rest;
     kernel.name = name;
     kernel.tileRows = kMaxTileRows;
-    kernel.open = open;
+    kernel.unpack = unpack;
     kernel.multiply = multiply;
     kernel.enter = enter;
     kernel.leave = Tiles::leave;
@@ -48,34 +48,34 @@ class TileTable {
     alignas(64) int32_t last[kMaxTileRows * kPanelRows];  // with halves
   };
 
-  static void enter() { Tiles::enter(kGroupTiles); }
+  static void enter() { Tiles::enter(kGroupTileShapes); }
 
-  static void open(BlockFormat format, const uint8_t* record, int columns, const OpenPanel& to) {
+  static void unpack(BlockFormat format, const uint8_t* record, int columns, const UnpackedPanel& to) {
     withFormat(format, [&](auto f) {
       constexpr BlockLayout kLayout = layoutOf(f());
       constexpr int kZero = Math::kSigned8 && kLayout.bits == 8 ? 0 : kLayout.zero;
-      openPanel<Math, f()>(record, columns, to);
+      unpackPanel<Math, f()>(record, columns, to);
       if constexpr (kZero != 0)
         for (int i = 0; i < columns * kPanelRows; i++) to.codes[i] = static_cast<uint8_t>(to.codes[i] - kZero);
     });
   }
 
   template <BlockFormat F, int... I>
-  static void multiplyAny(const OpenPanel& panel, int columns, const RowTile& tile, float* sums,
+  static void multiplyAny(const UnpackedPanel& panel, int columns, const RowTile& tile, float* sums,
                           std::integer_sequence<int, I...>) {
-    using Function = void (*)(const OpenPanel&, int, const RowTile&, float*);
+    using Function = void (*)(const UnpackedPanel&, int, const RowTile&, float*);
     constexpr Function kFunctions[] = {multiplyRows<F, I + 1>...};
     kFunctions[tile.rows - 1](panel, columns, tile, sums);
   }
-  static void multiply(BlockFormat format, const OpenPanel& panel, int columns, const RowTile& tile, float* sums) {
+  static void multiply(BlockFormat format, const UnpackedPanel& panel, int columns, const RowTile& tile, float* sums) {
     withFormat(format, [&](auto f) {
-      multiplyAny<Math::sameWhenOpen(f())>(panel, columns, tile, sums,
+      multiplyAny<Math::sameWhenUnpacked(f())>(panel, columns, tile, sums,
                                            std::make_integer_sequence<int, kMaxTileRows>());
     });
   }
 
   template <BlockFormat F, int R>
-  static void multiplyRows(const OpenPanel& panel, int columns, const RowTile& tile, float* sums) {
+  static void multiplyRows(const UnpackedPanel& panel, int columns, const RowTile& tile, float* sums) {
     const int groups = columns / kGroupColumns;
     Dots even, odd;
     typename Math::Floats inner[R];
@@ -95,7 +95,7 @@ class TileTable {
 
   // Neighbouring groups use different tiles (Odd), so that one need not wait for the other.
   template <BlockFormat F, int R, int Odd>
-  [[gnu::always_inline]] static void makeDots(const OpenPanel& panel, int group, const RowTile& tile, Dots& dots) {
+  [[gnu::always_inline]] static void makeDots(const UnpackedPanel& panel, int group, const RowTile& tile, Dots& dots) {
     const int8_t* x = tile.codes + static_cast<int64_t>(group) * R * kGroupColumns;
     const uint8_t* weights = panel.codes + group * kGroupCodes;
     if constexpr (layoutOf(F).halves) {
@@ -116,7 +116,7 @@ class TileTable {
   }
 
   template <BlockFormat F, int R>
-  [[gnu::always_inline]] static void scaleDots(const OpenPanel& panel, int group, const RowTile& tile, const Dots& dots,
+  [[gnu::always_inline]] static void scaleDots(const UnpackedPanel& panel, int group, const RowTile& tile, const Dots& dots,
                                                typename Math::Floats* sums) {
     constexpr BlockLayout kLayout = layoutOf(F);
     constexpr int kWords = wordsOf(extraOf(F)), kScales = kLayout.halves ? 32 : 16;

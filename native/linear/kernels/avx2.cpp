@@ -16,14 +16,14 @@ struct Avx2Math {
     __m256i low, high;
   };
   using Codes = const uint8_t*;
-  struct Space {
+  struct Buffer {
     alignas(32) uint8_t bytes[kGroupCodes];
   };
   static constexpr int kRows = 4;
   static constexpr int kStreamRows = 4;
   static constexpr bool kSigned8 = true;
 
-  static constexpr BlockFormat sameWhenOpen(BlockFormat format) { return format; }
+  static constexpr BlockFormat sameWhenUnpacked(BlockFormat format) { return format; }
 
   static Floats set(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
   static Floats load(const float* from) { return {_mm256_loadu_ps(from), _mm256_loadu_ps(from + 8)}; }
@@ -37,23 +37,23 @@ struct Avx2Math {
   static Floats mul(Floats a, Floats b) { return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)}; }
   static Floats add(Floats a, Floats b) { return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)}; }
   static Floats toFloats(Ints x) { return {_mm256_cvtepi32_ps(x.low), _mm256_cvtepi32_ps(x.high)}; }
-  static Floats halfs(const uint8_t* from) { return {_mm256_cvtph_ps(sixteen(from)), _mm256_cvtph_ps(sixteen(from + 16))}; }
-  static Floats bytes(const uint8_t* from) {
+  static Floats loadF16(const uint8_t* from) { return {_mm256_cvtph_ps(sixteen(from)), _mm256_cvtph_ps(sixteen(from + 16))}; }
+  static Floats loadUint8(const uint8_t* from) {
     return toFloats({_mm256_cvtepu8_epi32(eight(from)), _mm256_cvtepu8_epi32(eight(from + 8))});
   }
-  static Floats signedBytes(const uint8_t* from) {
+  static Floats loadInt8(const uint8_t* from) {
     return toFloats({_mm256_cvtepi8_epi32(eight(from)), _mm256_cvtepi8_epi32(eight(from + 8))});
   }
 
   template <int Bits>
-  static Codes open(const uint8_t* packed, Space& space) {
-    keep<Bits>(packed, space.bytes);
-    return space.bytes;
+  static Codes unpack(const uint8_t* packed, Buffer& buffer) {
+    unpackTo<Bits>(packed, buffer.bytes);
+    return buffer.bytes;
   }
   static Codes loadCodes(const uint8_t* from) { return from; }
 
   template <int Bits>
-  [[gnu::always_inline]] static void keep(const uint8_t* packed, uint8_t* to) {
+  [[gnu::always_inline]] static void unpackTo(const uint8_t* packed, uint8_t* to) {
     if constexpr (Bits == 8) {
       for (int i = 0; i < kGroupCodes; i += 32)
         put(to + i, _mm256_xor_si256(get(packed + i), _mm256_set1_epi8(-128)));

@@ -19,12 +19,12 @@ struct VnniMath {
   struct Codes {
     __m512i quads[8];
   };
-  struct Space {};
+  struct Buffer {};
   static constexpr int kRows = 8;
   static constexpr int kStreamRows = 8;
   static constexpr bool kSigned8 = false;
 
-  static constexpr BlockFormat sameWhenOpen(BlockFormat format) {
+  static constexpr BlockFormat sameWhenUnpacked(BlockFormat format) {
     if (layoutOf(format).minimum) return BlockFormat::kQ4_1;
     return layoutOf(format).halves ? BlockFormat::kQ6_K : BlockFormat::kQ4_0;
   }
@@ -37,14 +37,14 @@ struct VnniMath {
   static Floats mul(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
   static Floats add(Floats a, Floats b) { return _mm512_add_ps(a, b); }
   static Floats toFloats(Ints x) { return _mm512_cvtepi32_ps(x); }
-  static Floats halfs(const uint8_t* from) {
+  static Floats loadF16(const uint8_t* from) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
   }
-  static Floats bytes(const uint8_t* from) { return toFloats(_mm512_cvtepu8_epi32(sixteen(from))); }
-  static Floats signedBytes(const uint8_t* from) { return toFloats(_mm512_cvtepi8_epi32(sixteen(from))); }
+  static Floats loadUint8(const uint8_t* from) { return toFloats(_mm512_cvtepu8_epi32(sixteen(from))); }
+  static Floats loadInt8(const uint8_t* from) { return toFloats(_mm512_cvtepi8_epi32(sixteen(from))); }
 
   template <int Bits>
-  [[gnu::always_inline]] static Codes open(const uint8_t* packed, Space&) {
+  [[gnu::always_inline]] static Codes unpack(const uint8_t* packed, Buffer&) {
     Codes codes;
     if constexpr (Bits == 8) {
       for (int q = 0; q < 8; q++) codes.quads[q] = _mm512_loadu_si512(packed + 64 * q);
@@ -76,13 +76,13 @@ struct VnniMath {
     return codes;
   }
   [[gnu::always_inline]] static Codes loadCodes(const uint8_t* from) {
-    Space none;
-    return open<8>(from, none);
+    Buffer none;
+    return unpack<8>(from, none);
   }
   template <int Bits>
-  static void keep(const uint8_t* packed, uint8_t* to) {
-    Space none;
-    const Codes codes = open<Bits>(packed, none);
+  static void unpackTo(const uint8_t* packed, uint8_t* to) {
+    Buffer none;
+    const Codes codes = unpack<Bits>(packed, none);
     for (int q = 0; q < 8; q++) _mm512_storeu_si512(to + 64 * q, codes.quads[q]);
   }
   template <int Bits>

@@ -41,12 +41,12 @@ inline void finishPanel(const Finish& job, int row, int panel) {
 
 // Rows are far apart: lines are asked for some rows before they are written.
 inline void finishRows(const Finish& job) {
-  constexpr int kRowsAhead = 3;
+  constexpr int kPrefetchRows = 3;
   const int panels = (job.lanes + kPanelRows - 1) / kPanelRows;
   for (int r = 0; r < job.rows; r++)
     for (int p = 0; p < panels; p++) {
-      if (r + kRowsAhead < job.rows)
-        __builtin_prefetch(job.out + (r + kRowsAhead) * job.stride + p * kPanelRows, 1, 3);
+      if (r + kPrefetchRows < job.rows)
+        __builtin_prefetch(job.out + (r + kPrefetchRows) * job.stride + p * kPanelRows, 1, 3);
       finishPanel(job, r, p);
     }
 }

@@ -7,10 +7,10 @@
 //   dot[n] = start[r] + sum over k of code[n][k] * x[r][k]         integers, exact
 //   sum[n] = fma(dot[n], scale[n] * scale of x[r], sum[n])         and fma(minimum[n], extra[r], …) where there is one
 //
-// Math gives:  Floats, Ints   16 lanes: zero, set, load, store, fma, mul, toFloats, halfs, bytes, signedBytes;
+// Math gives:  Floats, Ints   16 lanes: zero, set, load, store, fma, mul, toFloats, f16, bytes, signedBytes;
 //                             for linear/kernels/amx_kernel.h loadInts
-//              Codes          a group's codes, taken apart: open<bits> from the file's order, load from an OpenPanel,
-//                             keep to one, column(codes, k) as floats
+//              Codes          a group's codes, taken apart: unpack<bits> from the file's order, load from an UnpackedPanel,
+//                             unpackTo to one, column(codes, k) as floats
 //              dots<R, first quad, end quad, bits, start>   R rows against quads of a group, from `start` or zero
 //              kRows, kStreamRows   rows in a tile       kSigned8   8-bit codes are kept as code - 128
 #pragma once
@@ -34,18 +34,18 @@ template <class Math, BlockFormat F>
 inline GroupScales<Math> scalesAt(const uint8_t* record, int group) {
   constexpr BlockLayout kLayout = layoutOf(F);
   GroupScales<Math> found;
-  const typename Math::Floats d = Math::halfs(record);
+  const typename Math::Floats d = Math::loadF16(record);
   if constexpr (kLayout.groups == 1) {
     found.scale = d;
-    if constexpr (kLayout.minimum) found.minimum = Math::halfs(record + 32);
+    if constexpr (kLayout.minimum) found.minimum = Math::loadF16(record + 32);
   } else if constexpr (kLayout.halves) {
-    found.scale = Math::mul(d, Math::signedBytes(record + kLayout.scalesAt + 32 * group));
-    found.second = Math::mul(d, Math::signedBytes(record + kLayout.scalesAt + 32 * group + 16));
+    found.scale = Math::mul(d, Math::loadInt8(record + kLayout.scalesAt + 32 * group));
+    found.second = Math::mul(d, Math::loadInt8(record + kLayout.scalesAt + 32 * group + 16));
   } else {
     const uint8_t* scales = record + kLayout.scalesAt + 16 * group;
-    const typename Math::Floats minus = Math::mul(Math::halfs(record + 32), Math::set(-1));
-    found.scale = Math::mul(d, Math::bytes(scales));
-    found.minimum = Math::mul(minus, Math::bytes(scales + 128));
+    const typename Math::Floats minus = Math::mul(Math::loadF16(record + 32), Math::set(-1));
+    found.scale = Math::mul(d, Math::loadUint8(scales));
+    found.minimum = Math::mul(minus, Math::loadUint8(scales + 128));
   }
   return found;
 }
@@ -87,13 +87,13 @@ template <class Math, BlockFormat F, int R>
   for (int r = 0; r < R; r++) sums[r] = addDots<Math, F>(first[r], last[r], scales, xScales[r], extra + r, sums[r]);
 }
 
-constexpr int kAhead = 2048;  // bytes that are asked for in advance
-constexpr int kStreamAhead = 4096;  // by stream, which is through with them sooner
+constexpr int kPrefetchBytes = 2048;  // bytes that are asked for in advance
+constexpr int kStreamPrefetchBytes = 4096;  // by stream, which is through with them sooner
 
 // From a few cache lines before its end on, a prefetch reaches into the next panel; past the last one it is ignored.
-template <int Ahead = kAhead>
-inline void askFor(const uint8_t* from, int bytes) {
-  for (int i = 0; i < bytes; i += 64) __builtin_prefetch(from + Ahead + i, 0, 3);
+template <int Distance = kPrefetchBytes>
+inline void prefetch(const uint8_t* from, int bytes) {
+  for (int i = 0; i < bytes; i += 64) __builtin_prefetch(from + Distance + i, 0, 3);
 }
 
 template <class Math, BlockFormat F, int R>
@@ -106,12 +106,12 @@ void streamRows(const uint8_t* record, int columns, const RowTile& tile, float* 
   typename Math::Floats inner[R];
   for (int r = 0; r < R; r++) inner[r] = Math::load(sums + r * kPanelRows);
   for (int k = 0; k < columns; k += kLayout.recordColumns(), record += kLayout.recordBytes) {
-    askFor<kStreamAhead>(record, kLayout.codesAt);
+    prefetch<kStreamPrefetchBytes>(record, kLayout.codesAt);
     for (int g = 0; g < kLayout.groups; g++) {
       const uint8_t* packed = record + kLayout.codesAt + g * kLayout.groupBytes;
-      askFor<kStreamAhead>(packed, kLayout.groupBytes);
-      typename Math::Space space;
-      const typename Math::Codes codes = Math::template open<kLayout.bits>(packed, space);
+      prefetch<kStreamPrefetchBytes>(packed, kLayout.groupBytes);
+      typename Math::Buffer buffer;
+      const typename Math::Codes codes = Math::template unpack<kLayout.bits>(packed, buffer);
       addGroup<Math, F, R>(codes, scalesAt<Math, F>(record, g), x, xScales, extra, inner);
       x += R * kGroupColumns, xScales += R, extra += R * kWords;
     }
@@ -120,7 +120,7 @@ void streamRows(const uint8_t* record, int columns, const RowTile& tile, float* 
 }
 
 template <class Math, BlockFormat F, int R>
-void multiplyRows(const OpenPanel& panel, int columns, const RowTile& tile, float* sums) {
+void multiplyRows(const UnpackedPanel& panel, int columns, const RowTile& tile, float* sums) {
   constexpr BlockLayout kLayout = layoutOf(F);
   constexpr int kWords = wordsOf(extraOf(F)), kScales = kLayout.halves ? 32 : 16;
   const int8_t* x = tile.codes;
@@ -142,13 +142,13 @@ void multiplyRows(const OpenPanel& panel, int columns, const RowTile& tile, floa
 }
 
 template <class Math, BlockFormat F>
-void openPanel(const uint8_t* record, int columns, const OpenPanel& to) {
+void unpackPanel(const uint8_t* record, int columns, const UnpackedPanel& to) {
   constexpr BlockLayout kLayout = layoutOf(F);
   constexpr int kScales = kLayout.halves ? 32 : 16;
   for (int group = 0; group < columns / kGroupColumns; record += kLayout.recordBytes)
     for (int g = 0; g < kLayout.groups; g++, group++) {
-      askFor(record + kLayout.codesAt + g * kLayout.groupBytes, kLayout.groupBytes);
-      Math::template keep<kLayout.bits>(record + kLayout.codesAt + g * kLayout.groupBytes,
+      prefetch(record + kLayout.codesAt + g * kLayout.groupBytes, kLayout.groupBytes);
+      Math::template unpackTo<kLayout.bits>(record + kLayout.codesAt + g * kLayout.groupBytes,
                                         to.codes + group * kGroupCodes);
       const GroupScales<Math> scales = scalesAt<Math, F>(record, g);
       Math::store(to.scales + group * kScales, scales.scale);
@@ -160,14 +160,14 @@ void openPanel(const uint8_t* record, int columns, const OpenPanel& to) {
 // --- in f32 --------------------------------------------------------------------------------------------------
 
 template <class Math, BlockFormat F>
-void openPanelFloats(const uint8_t* record, int columns, float* to) {
+void dequantizePanel(const uint8_t* record, int columns, float* to) {
   constexpr BlockLayout kLayout = layoutOf(F);
   constexpr int kZero = Math::kSigned8 && kLayout.bits == 8 ? 0 : kLayout.zero;
   for (int k = 0; k < columns; record += kLayout.recordBytes)
     for (int g = 0; g < kLayout.groups; g++, k += kGroupColumns) {
-      typename Math::Space space;
+      typename Math::Buffer buffer;
       const typename Math::Codes codes =
-          Math::template open<kLayout.bits>(record + kLayout.codesAt + g * kLayout.groupBytes, space);
+          Math::template unpack<kLayout.bits>(record + kLayout.codesAt + g * kLayout.groupBytes, buffer);
       const GroupScales<Math> scales = scalesAt<Math, F>(record, g);
 #pragma GCC unroll 32
       for (int i = 0; i < kGroupColumns; i++) {
@@ -227,25 +227,25 @@ struct LinearTable {
   }
 
   template <BlockFormat F, int... I>
-  static void multiplyAny(const OpenPanel& panel, int columns, const RowTile& tile, float* sums,
+  static void multiplyAny(const UnpackedPanel& panel, int columns, const RowTile& tile, float* sums,
                           std::integer_sequence<int, I...>) {
-    using Function = void (*)(const OpenPanel&, int, const RowTile&, float*);
+    using Function = void (*)(const UnpackedPanel&, int, const RowTile&, float*);
     constexpr Function kFunctions[] = {multiplyRows<Math, F, I + 1>...};
     kFunctions[tile.rows - 1](panel, columns, tile, sums);
   }
   // Once opened, formats differ by their bits only where the dot products do.
-  static void multiply(BlockFormat format, const OpenPanel& panel, int columns, const RowTile& tile, float* sums) {
+  static void multiply(BlockFormat format, const UnpackedPanel& panel, int columns, const RowTile& tile, float* sums) {
     withFormat(format, [&](auto f) {
-      multiplyAny<Math::sameWhenOpen(f())>(panel, columns, tile, sums,
+      multiplyAny<Math::sameWhenUnpacked(f())>(panel, columns, tile, sums,
                                            std::make_integer_sequence<int, Math::kRows>());
     });
   }
 
-  static void open(BlockFormat format, const uint8_t* record, int columns, const OpenPanel& to) {
-    withFormat(format, [&](auto f) { openPanel<Math, f()>(record, columns, to); });
+  static void unpack(BlockFormat format, const uint8_t* record, int columns, const UnpackedPanel& to) {
+    withFormat(format, [&](auto f) { unpackPanel<Math, f()>(record, columns, to); });
   }
-  static void openFloats(BlockFormat format, const uint8_t* record, int columns, float* to) {
-    withFormat(format, [&](auto f) { openPanelFloats<Math, f()>(record, columns, to); });
+  static void dequantize(BlockFormat format, const uint8_t* record, int columns, float* to) {
+    withFormat(format, [&](auto f) { dequantizePanel<Math, f()>(record, columns, to); });
   }
 
   template <int... I>
@@ -260,7 +260,7 @@ struct LinearTable {
   }
 
   static constexpr LinearKernel named(const char* name) {
-    return {name, Math::kRows, Math::kRows, Math::kStreamRows, roundRows, stream, open, multiply, openFloats, multiplyFloats,
+    return {name, Math::kRows, Math::kRows, Math::kStreamRows, quantizeRows, stream, unpack, multiply, dequantize, multiplyFloats,
             finishRows};
   }
 };

@@ -16,14 +16,14 @@ struct NeonMath {
     int32x4_t four[4];
   };
   using Codes = const uint8_t*;
-  struct Space {
+  struct Buffer {
     alignas(16) uint8_t bytes[kGroupCodes];
   };
   static constexpr int kRows = 4;
   static constexpr int kStreamRows = 4;
   static constexpr bool kSigned8 = true;
 
-  static constexpr BlockFormat sameWhenOpen(BlockFormat format) { return format; }
+  static constexpr BlockFormat sameWhenUnpacked(BlockFormat format) { return format; }
 
   template <class At>
   [[gnu::always_inline]] static Floats each(At at) {
@@ -50,26 +50,26 @@ struct NeonMath {
   static Floats toFloats(const Ints& x) {
     return each([&](int i) { return vcvtq_f32_s32(x.four[i]); });
   }
-  static Floats halfs(const uint8_t* from) {
+  static Floats loadF16(const uint8_t* from) {
     return each([&](int i) { return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(from + 8 * i))); });
   }
-  static Floats bytes(const uint8_t* from) {
+  static Floats loadUint8(const uint8_t* from) {
     return each([&](int i) { return vcvtq_f32_u32(uint32x4_t{from[4 * i], from[4 * i + 1], from[4 * i + 2], from[4 * i + 3]}); });
   }
-  static Floats signedBytes(const uint8_t* from) {
+  static Floats loadInt8(const uint8_t* from) {
     const int8_t* at = reinterpret_cast<const int8_t*>(from);
     return each([&](int i) { return vcvtq_f32_s32(int32x4_t{at[4 * i], at[4 * i + 1], at[4 * i + 2], at[4 * i + 3]}); });
   }
 
   template <int Bits>
-  static Codes open(const uint8_t* packed, Space& space) {
-    keep<Bits>(packed, space.bytes);
-    return space.bytes;
+  static Codes unpack(const uint8_t* packed, Buffer& buffer) {
+    unpackTo<Bits>(packed, buffer.bytes);
+    return buffer.bytes;
   }
   static Codes loadCodes(const uint8_t* from) { return from; }
 
   template <int Bits>
-  static void keep(const uint8_t* packed, uint8_t* to) {
+  static void unpackTo(const uint8_t* packed, uint8_t* to) {
     if constexpr (Bits == 8) {
       for (int i = 0; i < kGroupCodes; i += 16) vst1q_u8(to + i, veorq_u8(vld1q_u8(packed + i), vdupq_n_u8(128)));
       return;

@@ -14,14 +14,14 @@ struct PortableMath {
     int32_t lanes[16];
   };
   using Codes = const uint8_t*;
-  struct Space {
+  struct Buffer {
     uint8_t bytes[kGroupCodes];
   };
   static constexpr int kRows = 4;
   static constexpr int kStreamRows = 4;
   static constexpr bool kSigned8 = false;
 
-  static constexpr BlockFormat sameWhenOpen(BlockFormat format) {
+  static constexpr BlockFormat sameWhenUnpacked(BlockFormat format) {
     if (layoutOf(format).minimum) return BlockFormat::kQ4_1;
     return layoutOf(format).halves ? BlockFormat::kQ6_K : BlockFormat::kQ4_0;
   }
@@ -57,26 +57,26 @@ struct PortableMath {
   static Floats toFloats(const Ints& x) {
     return each([&](int n) { return static_cast<float>(x.lanes[n]); });
   }
-  static Floats bytes(const uint8_t* from) {
+  static Floats loadUint8(const uint8_t* from) {
     return each([&](int n) { return static_cast<float>(from[n]); });
   }
-  static Floats signedBytes(const uint8_t* from) {
+  static Floats loadInt8(const uint8_t* from) {
     return each([&](int n) { return static_cast<float>(static_cast<int8_t>(from[n])); });
   }
-  static Floats halfs(const uint8_t* from) {
+  static Floats loadF16(const uint8_t* from) {
     return each([&](int n) { return half(from + 2 * n); });
   }
 
   template <int Bits>
-  static Codes open(const uint8_t* packed, Space& space) {
+  static Codes unpack(const uint8_t* packed, Buffer& buffer) {
     if constexpr (Bits == 8) return packed;
-    keep<Bits>(packed, space.bytes);
-    return space.bytes;
+    unpackTo<Bits>(packed, buffer.bytes);
+    return buffer.bytes;
   }
   static Codes loadCodes(const uint8_t* from) { return from; }
 
   template <int Bits>
-  static void keep(const uint8_t* packed, uint8_t* to) {
+  static void unpackTo(const uint8_t* packed, uint8_t* to) {
     if constexpr (Bits == 8) return static_cast<void>(std::memcpy(to, packed, kGroupCodes));
     for (int i = 0; i < 256; i++) to[i] = packed[i] & 15;
     for (int i = 0; i < 256; i++) to[256 + i] = packed[i] >> 4;

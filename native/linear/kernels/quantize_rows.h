@@ -1,4 +1,4 @@
-// Rows of x rounded to eight bits, in plain loops that become vector code under the flags of each linear_<isa>.cpp;
+// Rows of x quantized to eight bits, in plain loops that become vector code under the flags of each linear_<isa>.cpp;
 // unnamed for the reason given in linear/kernels/kernel.h.
 #pragma once
 
@@ -24,7 +24,7 @@ inline float floatAt(const void* from) {
 
 // Rounds 32 numbers to the nearest multiples of largest / 127. Returns the scale: NaN when one is not finite, 0 when
 // all are (nearly) zero.
-inline float roundGroup(const float* x, int8_t* codes) {
+inline float quantizeGroup(const float* x, int8_t* codes) {
   uint32_t largestBits = 0;  // magnitudes order as their bits do, and NaN is above them all
   for (int i = 0; i < kGroupColumns; i++) {
     const uint32_t bits = static_cast<uint32_t>(wordAt(x + i)) & 0x7fffffffu;
@@ -55,12 +55,12 @@ inline int32_t sumOfSixteen(const int8_t* codes) {
   return static_cast<int32_t>(pairs * 0x0001000100010001ull >> 48) - 16 * 128;
 }
 
-inline void roundRows(const float* x, int64_t stride, int rows, int columns, const NewRowTile& to) {
+inline void quantizeRows(const float* x, int64_t stride, int rows, int columns, const RowTileBuffers& to) {
   for (int r = 0; r < rows; r++)
     for (int g = 0; g < columns / kGroupColumns; g++) {
       const int at = g * rows + r;
       int8_t* codes = to.codes + static_cast<int64_t>(at) * kGroupColumns;
-      const float scale = roundGroup(x + r * stride + static_cast<int64_t>(g) * kGroupColumns, codes);
+      const float scale = quantizeGroup(x + r * stride + static_cast<int64_t>(g) * kGroupColumns, codes);
       const int32_t first = sumOfSixteen(codes), last = sumOfSixteen(codes + 16);
       to.scales[at] = scale;
       constexpr int kZeros[] = {8, 16, 128};

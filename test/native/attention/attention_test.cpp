@@ -218,7 +218,7 @@ TEST("the longest sum of products that keys and a query can have keeps its sign"
       auto store = scene.freshStore();
       const int half = headDim / 2;
       const float* turn = scene.rope.row(2);
-      for (int d = 0; d < half; d++) {  // once turned, all of them are 1
+      for (int d = 0; d < half; d++) {  // once rotated, all of them are 1
         scene.q[d] = turn[d] + turn[half + d];
         scene.q[half + d] = turn[d] - turn[half + d];
       }

@@ -7,7 +7,7 @@
 namespace pocket {
 
 // Only where attendAvx512Bf16 may run.
-void attendEmulatedTiles(const AttendJob& job) { attendInTiles<EmulatedTiles>(job); }
+void attendEmulatedTiles(const AttendJob& job) { attendWithTiles<EmulatedTiles>(job); }
 
 }  // namespace pocket
 #endif

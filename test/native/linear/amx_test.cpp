@@ -31,7 +31,7 @@ struct Pair {
 const std::vector<Pair>& pairs() {
   static const std::vector<Pair> all = [] {
     std::vector<Pair> found;
-    found.push_back({TileTable<PortableMath, EmulatedTiles>::over(kLinearPortable, "portable with emulated tiles"),
+    found.push_back({AmxLinearTable<PortableMath, EmulatedTiles>::basedOn(kLinearPortable, "portable with emulated tiles"),
                      &kLinearPortable});
 #ifdef __x86_64__
     if (supportedIsas().back() >= Isa::kAvx512 && &linearKernelFor(Isa::kAvx512) == &kLinearAvx512Vnni)
@@ -42,14 +42,14 @@ const std::vector<Pair>& pairs() {
   return all;
 }
 
-// x of one tile rounded, with memory behind it that holds no zeros.
-struct RoundedTile {
-  RoundedTile(const LinearKernel& kernel, const std::vector<float>& x, int rows, int columns, BlockFormat format)
+// x of one tile quantized, with memory behind it that holds no zeros.
+struct QuantizedTile {
+  QuantizedTile(const LinearKernel& kernel, const std::vector<float>& x, int rows, int columns, BlockFormat format)
       : codes((rows * columns) + kMaxTileRows * kGroupColumns, 77), scales(rows * columns / kGroupColumns),
         extra(2 * scales.size()) {
-    NewRowTile to{codes.data(), scales.data(), {}};
+    RowTileBuffers to{codes.data(), scales.data(), {}};
     to.extras[static_cast<int>(extraOf(format))] = extra.data();
-    kernel.round(x.data(), columns, rows, columns, to);
+    kernel.quantize(x.data(), columns, rows, columns, to);
     tile = {codes.data(), scales.data(), extra.data(), rows};
   }
   std::vector<int8_t> codes;
@@ -60,12 +60,12 @@ struct RoundedTile {
 
 // Sums that start at one; by tiles, or streamed row by row.
 std::vector<float> byTiles(const LinearKernel& kernel, const Layer& layer, const std::vector<float>& x, int rows) {
-  const RoundedTile rounded(kernel, x, rows, layer.columns, layer.format);
+  const QuantizedTile quantized(kernel, x, rows, layer.columns, layer.format);
   std::vector<float> sums(rows * kPanelRows, 1.0f);
   LinearScratch scratch;
   kernel.enter();
-  kernel.open(layer.format, layer.bytes.data(), layer.columns, scratch.panel());
-  kernel.multiply(layer.format, scratch.panel(), layer.columns, rounded.tile, sums.data());
+  kernel.unpack(layer.format, layer.bytes.data(), layer.columns, scratch.panel());
+  kernel.multiply(layer.format, scratch.panel(), layer.columns, quantized.tile, sums.data());
   kernel.leave();
   return sums;
 }
@@ -74,8 +74,8 @@ std::vector<float> byRows(const LinearKernel& kernel, const Layer& layer, const 
   std::vector<float> sums(rows * kPanelRows, 1.0f);
   for (int r = 0; r < rows; r++) {
     const std::vector<float> row(x.begin() + r * layer.columns, x.begin() + (r + 1) * layer.columns);
-    const RoundedTile rounded(kernel, row, 1, layer.columns, layer.format);
-    kernel.stream(layer.format, layer.bytes.data(), layer.columns, rounded.tile, sums.data() + r * kPanelRows);
+    const QuantizedTile quantized(kernel, row, 1, layer.columns, layer.format);
+    kernel.stream(layer.format, layer.bytes.data(), layer.columns, quantized.tile, sums.data() + r * kPanelRows);
   }
   return sums;
 }

@@ -9,7 +9,7 @@ namespace pocket {
 
 // Only where kLinearAvx512Vnni may run.
 LinearKernel emulatedTilesAvx512() {
-  return TileTable<VnniMath, EmulatedTiles>::over(kLinearAvx512Vnni, "avx512vnni with emulated tiles");
+  return AmxLinearTable<VnniMath, EmulatedTiles>::basedOn(kLinearAvx512Vnni, "avx512vnni with emulated tiles");
 }
 
 }  // namespace pocket

@@ -73,7 +73,7 @@ Layer extremeLayer(BlockFormat format) {
 
 }  // namespace
 
-TEST("linear layers equal the reference on every instruction set, with rounded and with exact rows") {
+TEST("linear layers equal the reference on every instruction set, with quantized and with exact rows") {
   for (BlockFormat format : kBlockFormats) {
     const Layer layer(format, kOutputs, columnsOf(format), 1);
     std::mt19937 random(2);

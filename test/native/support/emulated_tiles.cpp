@@ -115,7 +115,7 @@ void dot(int sums, int a, int b) {
 
 // sums[m][n] += (sum over k of a[m][2 k] * b[k][2 n]) + (sum over k of a[m][2 k + 1] * b[k][2 n + 1]), each sum by fused
 // multiply-adds in the order of k, from zero.
-void dotPairs(int sums, int a, int b) {
+void dotBf16(int sums, int a, int b) {
   const Product of(sums, a, b);
   float factors[kMaxRows][kMaxBytes / 2];
   for (int k = 0; k < of.y.rows; k++)

@@ -16,7 +16,7 @@ void zero(int tile);
 void load(int tile, const void* from, int64_t stride);
 void store(int tile, void* to, int64_t stride);
 void dot(int sums, int a, int b);
-void dotPairs(int sums, int a, int b);
+void dotBf16(int sums, int a, int b);
 bool isEntered();
 
 }  // namespace emulated
@@ -46,8 +46,8 @@ struct EmulatedTiles {
     emulated::dot(Sums, X, Weights);
   }
   template <int Sums, int A, int B>
-  static void dotPairs() {
-    emulated::dotPairs(Sums, A, B);
+  static void dotBf16() {
+    emulated::dotBf16(Sums, A, B);
   }
 };
 
