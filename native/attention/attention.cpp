@@ -1,5 +1,6 @@
-// Runs the attention kernel over a batch: writes its keys and values, gives the jobs of the plan to threads and puts
-// the parts of a row together again. Chooses the instruction set. The arithmetic of a job is in attention/kernels/kernel.h.
+// Runs attention over a batch: writes the new keys and values, distributes the jobs of the plan to threads, and merges
+// the partial results of a row. Selects the kernel for an instruction set. Does no arithmetic of a job; that is
+// attention/kernels/kernel.h.
 #include "attention/attention.h"
 
 #include <algorithm>
@@ -16,17 +17,17 @@ namespace pocket {
 namespace {
 
 constexpr int kMaxHeadDim = 256;
-constexpr int kWriteRows = 16;      // a job of the first pass
+constexpr int kWriteRows = 16;      // rows per job of the pass that writes keys and values
 
-// Scratch memory for as many jobs as run at once. More jobs than that wait for one another; a job must not throw,
-// because it may run on a thread that has nobody to catch it.
+// Scratch memory for `count` concurrent jobs. A job that finds no free buffer waits. Jobs must not throw: a worker
+// thread cannot catch.
 class ScratchPool {
  public:
   ScratchPool(int count, int64_t floats) : stride_((floats + 15) / 16 * 16), taken_(count) {
     memory_.reset(static_cast<float*>(::operator new(sizeof(float) * stride_ * count, std::align_val_t{64})));
   }
 
-  // Calls use(pointer) with a piece that nobody else has meanwhile.
+  // Calls use(pointer) with a buffer that no other call uses at the same time.
   template <class Use>
   void with(Use use) {
     for (size_t i = 0;; i = (i + 1) % taken_.size()) {
@@ -51,7 +52,7 @@ class ScratchPool {
   std::vector<Flag> taken_;
 };
 
-// How many ranges of each query tile are done.
+// Counts the finished ranges of each query tile.
 class Ended {
  public:
   void reset(size_t tiles) {
@@ -59,7 +60,7 @@ class Ended {
     for (std::atomic<int>& count : counts_) count.store(0, std::memory_order_relaxed);
   }
 
-  // Counts one more and returns how many there are; what was written before the others is then visible here.
+  // Increments and returns the count. Acquire-release: the caller sees what the earlier callers wrote.
   int count(int tile) { return counts_[tile].fetch_add(1, std::memory_order_acq_rel) + 1; }
 
  private:
@@ -89,13 +90,13 @@ class PagedAttention final : public Attention {
       const Task& task = plan_.tasks[i];
       const QueryTile& tile = plan_.queryTiles[task.queryTile];
       attend(batch, input, layer, task);
-      // Whoever ends a tile's last range puts them together: another round of all threads would cost more.
+      // The thread that finishes the last range of a tile merges it; a second parallel pass would cost more.
       if (tile.ranges > 1 && ended_.count(task.queryTile) == tile.ranges) merge(input, tile);
     });
   }
 
  private:
-  // Rotates the keys of some rows for their own index and writes both sides to the slots.
+  // Rotates the keys of kWriteRows rows for their own index and writes keys and values to the slots.
   void write(const Batch& batch, const AttentionInput& input, const KvLayer& layer, int firstRow) const {
     const int dim = shape_.headDim, half = dim / 2;
     const int end = std::min(firstRow + kWriteRows, static_cast<int>(batch.rows.size()));
@@ -148,8 +149,8 @@ class PagedAttention final : public Attention {
     });
   }
 
-  // A row's ranges weighed against the largest score of all of them. Ranges that the row saw nothing of have
-  // weight zero, so that a row which saw one range gets the bits that the kernel gives it when there is no other.
+  // Merges the partial results (ranges, rows, headDim) of a query tile, relative to the largest score of all ranges. A
+  // range that a row does not see has weight zero, so a row that sees one range gets the same bits as without a split.
   void merge(const AttentionInput& input, const QueryTile& tile) const {
     const int rows = tile.rowCount * group_, dim = shape_.headDim;
     const float* first = partials_.data() + tile.partial;
@@ -181,7 +182,7 @@ class PagedAttention final : public Attention {
   int group_;
   ScratchPool scratch_;
   Ended ended_;
-  std::vector<float> partials_;  // of the run at hand, kept for its memory
+  std::vector<float> partials_;  // reused between calls
 };
 
 AttendFunction attendFor(Isa isa) {

@@ -1,7 +1,7 @@
-// Paged attention over stretches, for the CPU. Writes this step's keys and values to their slots, once, and
-// lets every new row attend to all cells of its sequence at or below its own index. The difference between
-// a key's birth and its index is corrected on the query side, once per stretch of equal delta
-// (RoPE scores depend on relative positions only; docs/design.md). Knows neither ONNX Runtime nor N-API.
+// Paged attention over stretches, on the CPU. Writes the keys and values of this step to their slots, once, and lets
+// every new row attend to all cells of its sequence at or below its own index. The difference between the birth of a
+// key and its index is corrected on the query side, once per stretch of equal delta: RoPE scores depend only on
+// relative position. Independent of ONNX Runtime and N-API.
 #pragma once
 
 #include <memory>
@@ -33,11 +33,10 @@ struct AttentionInput {
 class Attention {
  public:
   virtual ~Attention() = default;
-  // Writes the slots of batch.rows in `layer`, then fills out. Reads no slot that is not in batch.stretches.
-  // A row's bits depend on its own entry, not on the other entries nor on which threads run; in an entry of kDecodeRows
-  // rows or fewer they are those that it gets alone. Throws BAD_ARGUMENT before anything is written when the batch breaks
-  // its contract.
-  // Keeps its scratch memory between calls: one call at a time.
+  // Writes the slots of batch.rows in `layer`, then fills out. Reads no slot outside batch.stretches. The bits of a row
+  // depend on its own entry, not on other entries or on the threads; in an entry of at most kDecodeRows rows they are
+  // the bits that the row gets alone. Throws BAD_ARGUMENT, before any write, if the batch breaks its contract. Reuses
+  // scratch memory: one call at a time.
   virtual void run(const Batch& batch, const AttentionInput& input, const KvLayer& layer,
                    const ParallelFor& parallelFor) = 0;
 };
@@ -47,14 +46,14 @@ class Attention {
 std::unique_ptr<Attention> makeAttention(const AttentionShape& shape, const KvShape& store, const Rope& rope,
                                          Isa isa, int threads);
 
-// With a kernel of the caller's. For tests and measurements.
+// With a kernel of the caller. For tests and benchmarks.
 struct AttendJob;
 using AttendFunction = void (*)(const AttendJob&);
 std::unique_ptr<Attention> makeAttention(const AttentionShape& shape, const KvShape& store, const Rope& rope,
                                          AttendFunction attend, int threads);
 
-// The same result by three plain loops in double, over a store that holds the rows' keys and values already: it
-// reads neither input.k nor input.v and writes nothing but input.out. For tests.
+// Naive reference in double, for tests. The store must already hold the keys and values of the rows: reads neither
+// input.k nor input.v and writes only input.out.
 void referenceAttention(const AttentionShape& shape, const KvShape& store, const Rope& rope,
                         const Batch& batch, const AttentionInput& input, const KvLayer& layer);
 

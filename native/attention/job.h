@@ -1,7 +1,6 @@
-// The plain numbers that pass between the planning half of the attention kernel (attention/attention.cpp, compiled for any
-// machine) and its computing halves (attention_<isa>.cpp, each compiled for one instruction set).
-// Pointers and integers only: a file with instruction-set flags must not emit an inline function that the linker
-// could then hand to portable code, so those files see this header and no container.
+// The job that attention/attention.cpp (compiled for any machine) passes to a kernel (attention/kernels/*.cpp, each
+// compiled for one instruction set). Contains pointers and integers only, no container: a file compiled with
+// instruction-set flags must not emit an inline function that the linker could use in portable code.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +10,8 @@
 
 namespace pocket {
 
-inline constexpr int kJobRows = 128;     // query rows a job aims at; more only where one token has more heads
-inline constexpr int kBlockTiles = 16;   // tiles whose scores are taken before one step of the online softmax
+inline constexpr int kJobRows = 128;     // target query rows of a job; exceeded only if one token has more heads
+inline constexpr int kBlockTiles = 16;   // tiles per step of the online softmax
 inline constexpr int kBlockLanes = kBlockTiles * kTile;
 
 // The part of a stretch that lies in one tile: lanes [begin, end) hold cells index, index + 1, …
@@ -34,7 +33,8 @@ struct AttendJob {
   float scoreScale = 0;  // the shape's scale times log2(e): scores are taken to base 2
   const float* rope = nullptr;  // (positions, headDim): cosines, then sines
 
-  // Each row must get the bits that it gets as the only one of its job; else whatever is fastest for them together.
+  // True: each row gets the bits that it gets as the only row of its job. False: the fastest method for all rows
+  // together.
   bool batchInvariant = false;
   const Row* tokens = nullptr;  // indices strictly ascending
   int tokenCount = 0;
@@ -54,16 +54,16 @@ struct AttendJob {
   float* partial = nullptr;  // (rows, headDim) weighted sums, (rows) maxima to base 2, (rows) weights
 };
 
-// Rotated queries, scores, converted tiles, weighted sums, maxima, weights; each part keeps the alignment.
+// Rotated queries, scores, converted tiles, weighted sums, maxima, weights. Each part keeps the 64-byte alignment.
 constexpr int64_t scratchFloats(int64_t rows, int64_t headDim) {
   return rows * headDim * 2 + rows * kBlockLanes + kBlockTiles * kTile * headDim + (rows + 15) / 16 * 16 * 2;
 }
 
 constexpr int64_t partialFloats(int64_t rows, int64_t headDim) { return rows * (headDim + 2); }
 
-// One per instruction set; they compute the same, and differ in rounding. The bf16 one multiplies 16-bit numbers, see
-// attention/kernels/dot2.h, except over f32 pages, where it is the AVX-512 one. The AMX one multiplies bf16s in tiles where rows
-// may round together, see attention/kernels/amx_kernel.h, and is the bf16 one elsewhere.
+// One kernel per instruction set. They compute the same and differ in rounding. attendAvx512Bf16 multiplies 16-bit
+// numbers (attention/kernels/dot2.h); over f32 pages it calls attendAvx512. attendAmx multiplies bf16 tiles if rows may
+// round together (attention/kernels/amx_kernel.h), and calls attendAvx512Bf16 otherwise.
 void attendPortable(const AttendJob& job);
 void attendAvx2(const AttendJob& job);
 void attendAvx512(const AttendJob& job);

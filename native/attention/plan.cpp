@@ -1,4 +1,4 @@
-// The checks and the arithmetic of cutting; see attention/plan.h for what it is good for.
+// Implements attention/plan.h: checks of the batch contract, and the split into query tiles and ranges.
 #include "attention/plan.h"
 
 #include <algorithm>
@@ -8,16 +8,16 @@
 namespace pocket {
 namespace {
 
-constexpr int kRangeSegments = 64;  // fewer are not worth a job of their own
-constexpr int kRanges = 16;         // that the query tiles of an entry of many rows aim at together
-constexpr int kReadRows = 3;        // tokens whose products with a segment cost as much as reading it
+constexpr int kRangeSegments = 64;  // minimum segments of a job
+constexpr int kRanges = 16;         // target ranges of an entry, over all its query tiles
+constexpr int kReadRows = 3;        // cost of reading a segment, in token-segment products
 
-// In products of a token with a segment, roughly.
+// Estimated cost, in products of a token with a segment.
 int64_t costOf(const QueryTile& tile) { return int64_t{tile.segmentCount} * (tile.rowCount + kReadRows); }
 
-// Whether a row is better not computed together with the one before: what it sees beyond that one is worth a job, and
-// at least as much as both see, which is then read twice. So what is read once more for cuts is no more than what is read
-// anyway, however many gaps an entry fills.
+// Whether to compute `row` separately from the row before it: the cells that only `row` sees are worth a job, and at
+// least as many as the cells that both see, which are then read twice. Therefore the extra reads never exceed the reads
+// without a split.
 bool isFar(const Row& before, const Row& row) {
   return row.index - before.index >= std::max(before.index + 1, kRangeSegments * kTile);
 }
@@ -81,7 +81,7 @@ void AttentionPlan::checkEntry(const Batch& batch, const BatchEntry& entry) cons
                 last);
 }
 
-// Segments of an entry: its stretches, cut where tiles end and behind the last row.
+// Segments of an entry: its stretches, split at tile ends and truncated after the last row.
 void AttentionPlan::cutStretches(const Batch& batch, const BatchEntry& entry) {
   const int last = batch.rows[entry.firstRow + entry.rowCount - 1].index;
   for (int i = 0; i < entry.stretchCount; i++) {
@@ -96,8 +96,7 @@ void AttentionPlan::cutStretches(const Batch& batch, const BatchEntry& entry) {
   }
 }
 
-// Query tiles of an entry. Those of the last rows see most cells and come first: a long job at the end would have one
-// thread work while the others wait.
+// Query tiles of an entry. Tiles of the last rows see most cells and come first, so that no long job starts last.
 void AttentionPlan::cutRows(const Batch& batch, const BatchEntry& entry, int firstSegment) {
   tilesOfEntry_.clear();
   const int end = entry.firstRow + entry.rowCount;
@@ -110,7 +109,7 @@ void AttentionPlan::cutRows(const Batch& batch, const BatchEntry& entry, int fir
   for (size_t i = tilesOfEntry_.size(); i-- > 0;) plan(tilesOfEntry_[i], cost);
 }
 
-// Rows that are computed together into tiles of nearly equal size.
+// Splits consecutive rows into query tiles of nearly equal size.
 void AttentionPlan::cutRun(const Batch& batch, int firstRow, int rowCount, int firstSegment) {
   const int tiles = (rowCount + tileTokens - 1) / tileTokens;
   const int tokens = (rowCount + tiles - 1) / tiles;  // no small last tile
@@ -128,8 +127,8 @@ void AttentionPlan::cutRun(const Batch& batch, int firstRow, int rowCount, int f
   }
 }
 
-// Jobs of one tile for each kv head. It has as many of the entry's ranges as its part of the entry's cost; but few rows have
-// those that one alone would have.
+// Appends one query tile per kv head. It gets a share of kRanges in proportion to its cost; decode rows get the ranges
+// of a single row instead.
 void AttentionPlan::plan(QueryTile tile, int64_t costOfEntry) {
   const int64_t share = (kRanges * costOf(tile) + costOfEntry / 2) / costOfEntry;
   const int maxRanges = (tile.segmentCount + kRangeSegments - 1) / kRangeSegments;

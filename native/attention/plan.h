@@ -1,10 +1,10 @@
-// How one call of the attention kernel is cut into jobs: which rows with which segments, in how many ranges. Numbers
-// only; it reads no key and writes no result.
+// Splits one attention call into jobs: which rows against which segments, in how many ranges. Reads no key and writes
+// no result.
 //
-// How an entry is cut depends on that entry alone, not on the number of threads or on its neighbours in the batch,
-// so a row's bits do not either. Rows far behind the others of their entry are computed apart from them. kDecodeRows rows
-// at most, an entry of a decode step or such far rows, are cut where each of them alone would be: after every so many
-// segments from the first cell on, wherever the last row stands.
+// The split of an entry depends on that entry alone, not on the number of threads or on the other entries of the batch;
+// therefore the bits of a row do not either. Rows far behind the other rows of their entry are computed separately.
+// Entries of at most kDecodeRows rows (decode steps, and such far rows) are split every kRangeSegments segments from
+// the first cell on, as each row alone would be.
 #pragma once
 
 #include <vector>
@@ -14,8 +14,8 @@
 
 namespace pocket {
 
-// A query tile: some neighbouring rows of an entry and the query heads of one kv head. Its segments are cut into
-// `ranges` jobs of equal size; the last is shorter. A range of which a row sees nothing adds exactly nothing to it.
+// A query tile: consecutive rows of an entry and the query heads of one kv head. Its segments are split into `ranges`
+// jobs of equal size; the last may be shorter. A range that a row does not see adds exactly zero to that row.
 struct QueryTile {
   int kvHead = 0;
   int firstRow = 0;  // of the batch
@@ -25,7 +25,7 @@ struct QueryTile {
   int segmentCount = 0;
   int rangeSegments = 0;
   int ranges = 0;
-  int64_t partial = 0;  // first float of its first range's partial; meaningless when there is one range
+  int64_t partial = 0;  // offset of the partial result of its first range; unused if ranges == 1
 };
 
 struct Task {
@@ -64,7 +64,7 @@ class AttentionPlan {
   AttentionShape shape_;
   KvShape store_;
   int positions_;
-  std::vector<QueryTile> tilesOfEntry_;  // of the entry at hand, still without kv head and ranges
+  std::vector<QueryTile> tilesOfEntry_;  // of the current entry, before kvHead and ranges are set
 };
 
 }  // namespace pocket

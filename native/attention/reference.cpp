@@ -1,5 +1,5 @@
-// Attention by three plain loops in double, one cell at a time, over the store as it lies: what every kernel, on
-// the processor or a GPU, is compared with. Never on a request path.
+// Naive reference: attention in double, one cell at a time, directly over the store. Tests compare every kernel with
+// it. Not used to serve requests.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -20,7 +20,7 @@ void referenceAttention(const AttentionShape& shape, const KvShape& store, const
         const float* q = input.q + at;
         double weight = 0, maximum = -INFINITY;
         std::fill(sum.begin(), sum.end(), 0.0);
-        for (int pass = 0; pass < 2; pass++)  // the first finds the largest score
+        for (int pass = 0; pass < 2; pass++)  // pass 0 finds the largest score
           for (int i = entry.firstStretch; i < entry.firstStretch + entry.stretchCount; i++) {
             const Stretch& s = batch.stretches[i];
             for (int c = 0; c < s.count && s.index + c <= batch.rows[row].index; c++) {

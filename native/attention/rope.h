@@ -1,7 +1,7 @@
-// Rotary positions (Su et al., 2021, arXiv 2104.09864), half layout: dimension d of the first half turns with
-// dimension d + headDim / 2. Angles are taken in double, because a float angle at position 30,000 is off by
-// a thousandth. A query that looks at moved keys is rotated for m - delta, which never exceeds twice the
-// window (birth and index both lie inside it), so the table has two windows of rows.
+// Table of rotary position angles (Su et al., 2021, arXiv 2104.09864), half layout: dimension d of the first half is
+// rotated with dimension d + headDim / 2. Angles are computed in double; a float angle at position 30,000 has an error
+// of 1e-3. A query against moved keys is rotated for index - delta, which is below twice the context (birth and index
+// are both below the context), so the table has 2 * context rows.
 #pragma once
 
 #include <cmath>

@@ -1,15 +1,15 @@
-// What linear/linear.cpp and the kernels tell each other: rows quantized to eight bits in tiles, a stretch of a panel taken
-// apart, and the table of functions that a linear_<isa>.cpp offers. Plain structs; pointers belong to the caller.
+// The interface between linear/linear.cpp and the kernels: tiles of quantized rows, an unpacked part of a panel, and
+// the function table that each linear/kernels/*.cpp provides. Plain structs; the caller owns all memory.
 #pragma once
 
 #include "linear/layout.h"
 
 namespace pocket {
 
-enum class Isa : uint8_t;  // cpu/features.h, whose inline functions stay out of files with flags of their own
+enum class Isa : uint8_t;  // cpu/features.h; not included in files with instruction-set flags
 
-// What a tile of rows brings for weights of some formats beside its codes, per group of 32 columns and row. Integers
-// are what a sum of products starts at, so that a constant zero point costs nothing.
+// Per group of 32 columns and row, a correction that some formats need in addition to the codes. The integers are the
+// initial value of a dot product, so a constant zero point costs nothing.
 enum class Extra : uint8_t {
   kZero8,     // int32: -8 * sum of the codes
   kZero16,    // int32: -16 * sum
@@ -29,9 +29,9 @@ constexpr Extra extraOf(BlockFormat format) {
 
 constexpr int kMaxTileRows = 16;
 
-// Some rows of x, quantized. Arrays go on by group of 32 columns; within a group row after row:
+// Quantized rows of x. Arrays are ordered by group of 32 columns, then by row:
 //   codes (groups, rows, 32)   scales (groups, rows)   extra (groups, wordsOf, rows)
-// Of codes, kMaxTileRows rows may be read from each group on, also where they are the last.
+// A kernel may read kMaxTileRows rows of codes from each group on, also from the last.
 struct RowTile {
   const int8_t* codes = nullptr;
   const float* scales = nullptr;
@@ -42,19 +42,19 @@ struct RowTile {
 struct RowTileBuffers {
   int8_t* codes = nullptr;
   float* scales = nullptr;
-  int32_t* extras[kExtras] = {};  // null where nobody asks
+  int32_t* extras[kExtras] = {};  // null if not needed
 };
 
-// Columns of a panel with a byte per code. Arrays go on by group:
+// Some columns of a panel with one byte per code. Arrays are ordered by group:
 //   codes (groups, 512), positions as in linear/layout.h   scales (groups, 16), with halves (groups, 2, 16)
-//   minima (groups, 16), what is added per unit of x
+//   minima (groups, 16), added once per unit of x
 struct UnpackedPanel {
   uint8_t* codes = nullptr;
   float* scales = nullptr;
   float* minima = nullptr;
 };
 
-// Turns the sums of neighbouring panels into results, row by row, so that a row's lie in one page.
+// Converts the sums of consecutive panels into results, row by row, so that the writes of a row stay in one page.
 struct Finish {
   const float* sums = nullptr;    // (panels, rows, 16)
   const float* factor = nullptr;  // (panels, rows, 16): out = silu(sums) * factor; or null: out = sums
@@ -63,28 +63,28 @@ struct Finish {
   float* out = nullptr;  // (rows, stride), `lanes` of each row
   int64_t stride = 0;
   int rows = 0;
-  int lanes = 0;  // results per row; the last panel may have some that nobody wants
+  int lanes = 0;  // results per row; excludes the padding rows of the last panel
 };
 
-// Sums are (rows, 16) f32 and are added to. Groups are added in the order of columns, by the same operations in
-// `stream` and `multiply`, so a row has the same bits whichever ran.
+// Sums are (rows, 16) f32 and are accumulated. Groups are added in column order, by the same operations in `stream` and
+// `multiply`: a row gets the same bits from both.
 struct LinearKernel {
   const char* name;
-  int tileRows;    // rows that multiply takes at most
-  int floatRows;   // rows that multiplyFloats takes at most
-  int streamRows;  // rows that stream takes at most
+  int tileRows;    // maximum rows of multiply
+  int floatRows;   // maximum rows of multiplyFloats
+  int streamRows;  // maximum rows of stream
   // x (rows, columns) with `stride` floats between rows.
   void (*quantize)(const float* x, int64_t stride, int rows, int columns, const RowTileBuffers& to);
-  // A whole panel against few rows, weights taken apart in registers and read once.
+  // Multiplies a whole panel with few rows; unpacks weights in registers and reads them once.
   void (*stream)(BlockFormat format, const uint8_t* panel, int columns, const RowTile& tile, float* sums);
-  // `columns` from a record's first one, a multiple of the record's.
+  // Unpacks `columns` columns, a multiple of the record size, from the start of a record.
   void (*unpack)(BlockFormat format, const uint8_t* record, int columns, const UnpackedPanel& to);
   void (*multiply)(BlockFormat format, const UnpackedPanel& panel, int columns, const RowTile& tile, float* sums);
   // The same in f32: weights (columns, 16), x (columns, rows).
   void (*dequantize)(BlockFormat format, const uint8_t* record, int columns, float* to);
   void (*multiplyFloats)(const float* weights, const float* x, int columns, int rows, float* sums);
   void (*finish)(const Finish& job);
-  // Around calls of multiply, on each thread that makes them; null where nothing is to be done.
+  // Called around calls of multiply, on each thread that makes them; may be null.
   void (*enter)() = nullptr;
   void (*leave)() = nullptr;
 };

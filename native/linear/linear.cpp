@@ -1,9 +1,9 @@
-// Runs linear layers: checks the shapes, rounds the rows, cuts the work into pieces of panels and gives them to
-// threads. The arithmetic is in linear/kernels/kernel.h.
+// Runs linear layers: checks shapes, quantizes the rows of x, splits the work into pieces of panels, and distributes
+// them to threads. Selects the kernel for an instruction set. Does no arithmetic; that is linear/kernels/kernel.h.
 //
-// Few rows (decode, short prompts) stream each panel, once per tile of rows. Many rows take a piece of a few panels and
-// some hundred rows: chunk by chunk along the columns, each panel is opened into memory that stays in the nearest cache
-// and multiplied with all tiles of rows, whose own chunk stays in the next. Sums wait in scratch memory between chunks.
+// Few rows (decode, short prompts): each panel is streamed once per tile of rows. Many rows: a piece is a few panels
+// and some hundred rows. Chunk by chunk along the columns, each panel is unpacked into memory that fits L1 and
+// multiplied with all tiles of rows, whose chunk fits L2. Sums stay in scratch memory between chunks.
 #include "linear/linear.h"
 
 #include <algorithm>
@@ -18,12 +18,12 @@
 namespace pocket {
 namespace {
 
-constexpr int kStreamBytes = 192 * 1024;  // of weights in a piece of few rows, at least where there are that many
-constexpr int kStreamTiles = 3;  // of rows that find a panel still near; opening pays with more
-constexpr int kBlockRows = 256;  // of x in a piece of many: with its sums half of a nearest cache but one
+constexpr int kStreamBytes = 192 * 1024;  // minimum bytes of weights in a streamed piece
+constexpr int kStreamTiles = 3;  // most tiles of rows that stream a panel; with more, unpacking pays
+constexpr int kBlockRows = 256;  // rows of x in a piece: with its sums about half of L2
 constexpr int kPiecePanels = 8;
-constexpr int kPiecesPerThread = 4;  // wanted, so that one thread may be slower
-constexpr int kSerialFloats = 1 << 16;  // x of no more is quantized by the caller alone
+constexpr int kPiecesPerThread = 4;  // target, to balance threads of different speed
+constexpr int kSerialFloats = 1 << 16;  // x up to this size is quantized by the calling thread
 
 struct Tile {
   int first = 0;
@@ -39,7 +39,7 @@ struct Piece {
   int endTile = 0;
 };
 
-// Throws BAD_ARGUMENT, with the numbers, before anything is written.
+// Throws BAD_ARGUMENT before any write if the shapes do not fit or an output is missing.
 void checkShapes(const float* x, int rows, const LinearOutput* outputs, int count, Combine combine) {
   if (rows < 0 || count < 1 || outputs == nullptr || (rows > 0 && x == nullptr))
     throw error("BAD_ARGUMENT", "a linear layer of %d rows and %d outputs: give x, and one output or more", rows,
@@ -81,7 +81,7 @@ class BlockLinear final : public Linear {
     const int pieces = static_cast<int>(pieces_.size());
     const int bodies = std::min(threads_, pieces);
     std::atomic<int> next{bodies};
-    // Of its first piece a thread may have the start near already (startOf).
+    // A thread's first piece is fixed, so that its weights can be prefetched (startOf).
     const auto drain = [&](int thread) {
       const TileScope scope(kernel_, !few && !floats);
       for (int i = thread; i < pieces; i = next++) compute(job, pieces_[i], scratch_[thread]);
@@ -107,7 +107,7 @@ class BlockLinear final : public Linear {
     const LinearOutput* outputs;
     int count;
     int columns;
-    bool paired;  // outputs 0 and 1 make one result
+    bool paired;  // outputs 0 and 1 form one result (SwiGLU)
     bool few;
     int tileRows;  // at most
     Activations activations;
@@ -122,20 +122,22 @@ class BlockLinear final : public Linear {
       tiles_.push_back({first, rows / count + (i < rows % count ? 1 : 0)});
   }
 
-  // Fills the memory of the quantized rows, or in f32 of the rows turned to columns within each tile.
+  // Fills the quantized rows, or for f32 the rows transposed within each tile.
   void prepare(const float* x, int rows, const Job& job, const ParallelFor& parallelFor) const {
     const int64_t numbers = static_cast<int64_t>(rows) * job.columns, groups = numbers / kGroupColumns;
     const bool floats = job.activations == Activations::kF32;
     if (floats) floats_.grow(numbers);
     else growQuantized(job, groups);
-    const auto tile = [&](int i) { floats ? transpose(x, job.columns, tiles_[i]) : quantize(x, job.columns, tiles_[i]); };
+    const auto tile = [&](int i) {
+      floats ? transpose(x, job.columns, tiles_[i]) : quantize(x, job.columns, tiles_[i]);
+    };
     const int count = static_cast<int>(tiles_.size());
     if (numbers > kSerialFloats) return forEach(count, parallelFor, tile);
     for (int i = 0; i < count; i++) tile(i);
   }
 
   void growQuantized(const Job& job, int64_t groups) const {
-    codes_.grow((groups + kMaxTileRows) * kGroupColumns);  // a kernel may read rows past a tile's end
+    codes_.grow((groups + kMaxTileRows) * kGroupColumns);  // a kernel may read past the last row of a tile
     scales_.grow(groups);
     for (int e = 0; e < kExtras; e++) wanted_[e] = false;
     for (int i = 0; i < job.count; i++) wanted_[static_cast<int>(extraOf(job.outputs[i].weight.format))] = true;
@@ -159,7 +161,7 @@ class BlockLinear final : public Linear {
     kernel_.quantize(x + first, columns, tile.rows, columns, to);
   }
 
-  // The tile from a column on, a multiple of 32.
+  // The tile from `column` on, a multiple of 32.
   RowTile quantized(const Tile& tile, const Job& job, BlockFormat format, int column) const {
     const int64_t at = static_cast<int64_t>(tile.first) * job.columns + static_cast<int64_t>(column) * tile.rows;
     const Extra extra = extraOf(format);
@@ -190,7 +192,7 @@ class BlockLinear final : public Linear {
     }
   }
 
-  // Large pieces first, because the start of each waits for memory, and small ones last, so that no thread waits long.
+  // Large pieces first, because each start waits for memory; small pieces last, to balance the threads.
   void cutStream(const Job& job, int results, int64_t panels, int64_t maxStep) const {
     for (int o = 0; o < results; o++) {
       const LinearWeight& weight = job.outputs[o].weight;
@@ -198,7 +200,8 @@ class BlockLinear final : public Linear {
       const int64_t minStep = kStreamBytes / (bytesOfPanel(weight.format, job.columns) * (job.paired ? 2 : 1));
       for (int p = 0; p < end; panels -= pieces_.back().end - p, p = pieces_.back().end) {
         const int64_t step = std::max({int64_t{1}, std::min(minStep, maxStep), panels / (2 * threads_)});
-        pieces_.push_back({o, p, static_cast<int>(std::min<int64_t>(end, p + step)), 0, static_cast<int>(tiles_.size())});
+        const int pieceEnd = static_cast<int>(std::min<int64_t>(end, p + step));
+        pieces_.push_back({o, p, pieceEnd, 0, static_cast<int>(tiles_.size())});
       }
     }
   }
@@ -217,7 +220,7 @@ class BlockLinear final : public Linear {
     finish(job, piece, tiles_[piece.firstTile].first, rows, sums, job.paired ? sums + side : nullptr);
   }
 
-  // Adds a piece's products to sums (panels, rows, 16).
+  // Adds the products of a piece to sums (panels, rows, 16).
   void multiplyPiece(const Job& job, const Piece& piece, const LinearWeight& weight, int rows, LinearScratch& scratch,
                      float* sums) const {
     const BlockLayout layout = layoutOf(weight.format);
@@ -276,7 +279,7 @@ class BlockLinear final : public Linear {
 
   const LinearKernel& kernel_;
   int threads_;
-  // Of the run at hand, kept for their memory.
+  // State of the current run, kept to reuse its memory.
   mutable std::vector<Tile> tiles_;
   mutable std::vector<Piece> pieces_;
   mutable AlignedArray<int8_t> codes_;

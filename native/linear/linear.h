@@ -1,6 +1,6 @@
-// Linear layers over block-quantised weights as a GGUF file has them: y = x Wᵀ (+ bias), for one row of x up to
-// thousands. Weights are read where they lie, in the order of linear/layout.h, and never written. Several layers
-// that read the same x (q, k, v; gate, up) are one call. Knows neither ONNX Runtime nor N-API.
+// Linear layers over block-quantised weights in GGUF formats: y = x Wᵀ (+ bias), for one to thousands of rows of x.
+// Reads weights in place, in the order of linear/layout.h. Several layers over the same x (q, k, v; gate, up) are one
+// call. Independent of ONNX Runtime and N-API.
 #pragma once
 
 #include <memory>
@@ -26,33 +26,32 @@ struct LinearOutput {
   float* out = nullptr;         // (rows of x, weight.rows)
 };
 
-// kSwiGlu takes two outputs of equal shape: outputs[0].out = silu(y0) * y1 with biases added before; outputs[1].out
-// is not written and may be null.
+// kSwiGlu takes two outputs of equal shape: outputs[0].out = silu(y0) * y1, biases included; outputs[1].out is not
+// written and may be null.
 enum class Combine : uint8_t { kNone, kSwiGlu };
 
-// kInt8 rounds each row of x to eight bits with a scale per 32 columns (a row with a NaN or an infinity becomes NaN
-// in those outputs that see it); kF32 multiplies the weights' exact values in f32.
+// kInt8 quantizes each row of x to eight bits with a scale per 32 columns (a row with a NaN or an infinity gives NaN in
+// the outputs that depend on it); kF32 multiplies the exact weights in f32.
 enum class Activations : uint8_t { kInt8, kF32 };
 
 class Linear {
  public:
   virtual ~Linear() = default;
-  // x (rows, columns), contiguous; every output has as many columns. A row's bits depend on that row and the weights
-  // alone: not on the other rows, their number, the other outputs nor on which threads run. Throws BAD_ARGUMENT
-  // before anything is written when the shapes do not fit. Keeps scratch memory between calls, which grows to the
-  // largest call so far: one call at a time.
+  // x (rows, columns), contiguous; every output has as many columns. The bits of a row depend on that row and the
+  // weights alone: not on other rows, other outputs or the threads. Throws BAD_ARGUMENT, before any write, if the
+  // shapes do not fit. Scratch memory grows to the largest call: one call at a time.
   virtual void run(const float* x, int rows, const LinearOutput* outputs, int count, Combine combine,
                    Activations activations, const ParallelFor& parallelFor) const = 0;
-  // Where body `thread` of a run of few rows begins to read: `bytes` up to the end of a weight, and with a factor as
-  // many of that, in turns by panels. Behind the body's first piece others may have been there before. No bytes where
-  // there are fewer pieces. Changes scratch memory: not while a run is on.
+  // The first weights that body `thread` of a run with few rows reads, for prefetching: `bytes` from `first`, and with
+  // a SwiGLU factor as many from `second`, alternating by panel. After the first piece other threads may have taken the
+  // panels. bytes is 0 if there are fewer pieces. Changes scratch memory: not during a run.
   struct Start {
     const uint8_t* first = nullptr;
     const uint8_t* second = nullptr;  // null without a factor
     size_t bytes = 0;
   };
   virtual Start startOf(const LinearOutput* outputs, int count, Combine combine, int thread) const = 0;
-  // The kernel that runs: "portable", "avx2", "avx512vnni", "amx", …
+  // The name of the kernel: "portable", "avx2", "avx512vnni", "amx", …
   virtual const char* kernel() const = 0;
 };
 
@@ -61,15 +60,15 @@ class Linear {
 // rows in tiles, with the bits of the VNNI kernel.
 std::unique_ptr<Linear> makeLinear(Isa isa, int threads);
 
-// With a kernel of the caller's, which outlives the result. For tests.
+// With a kernel of the caller, which must outlive the result. For tests.
 std::unique_ptr<Linear> makeLinear(const LinearKernel& kernel, int threads);
 
-// The same result by plain loops in double, read from the layout by the letter. With kInt8 it rounds x as the
-// kernels do, so that what is left to differ is the order of sums. For tests.
+// Naive reference in double, for tests. With kInt8 it quantizes x as the kernels do, so that only the order of sums
+// differs.
 void referenceLinear(const float* x, int rows, const LinearOutput* outputs, int count, Combine combine,
                      Activations activations);
 
-// W[row, column] in double, by the letter of the layout. For tests.
+// W[row, column] in double, read literally from the layout. For tests.
 double referenceWeight(const LinearWeight& weight, int row, int column);
 
 }  // namespace pocket

@@ -1,5 +1,5 @@
-// Linear layers by plain loops in double, from the text of linear/layout.h and nothing else: no vectors, no
-// tiles, no order of sums that anyone relies on. It is what the kernels are compared with; nothing fast may move in here.
+// Naive reference of linear layers in double, written from linear/layout.h alone: no vectors, no tiles. Tests compare
+// the kernels with it. Do not optimise.
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -25,7 +25,7 @@ int codeAt(const uint8_t* group, int bits, int position) {
   return low;
 }
 
-// A row of x quantized to eight bits, a scale per 32 columns, and multiplied back.
+// Quantizes a row of x to eight bits, one scale per 32 columns, and dequantizes it.
 std::vector<double> quantized(const float* x, int columns) {
   std::vector<double> result(columns);
   for (int k = 0; k < columns; k += kGroupColumns) {
@@ -43,7 +43,7 @@ std::vector<double> quantized(const float* x, int columns) {
   return result;
 }
 
-// y (rows) for row n of W.
+// y (rows of x) for row n of W.
 std::vector<double> products(const std::vector<std::vector<double>>& x, const LinearOutput& output, int n) {
   std::vector<double> weights(output.weight.columns), sums;
   for (size_t k = 0; k < weights.size(); k++) weights[k] = referenceWeight(output.weight, n, static_cast<int>(k));

@@ -6,7 +6,7 @@ namespace pocket {
 
 namespace {
 
-// Sums run side by side so that they become vectors without -ffast-math.
+// Independent partial sums, so that the loop vectorises without -ffast-math.
 constexpr int kLanes = 16;
 
 }  // namespace

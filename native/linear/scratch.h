@@ -1,5 +1,5 @@
-// Memory of a linear layer that grows and is kept: aligned arrays, and what each thread needs to multiply a piece:
-// memory, and the state of the processor that a kernel asks for.
+// Scratch memory of linear layers: arrays that grow and are aligned, the buffers of one thread, and the processor state
+// that a kernel needs on a thread.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace pocket {
 
-// Numbers at a multiple of 64 bytes. Growing forgets what was in them.
+// An array aligned to 64 bytes. Growing discards the contents.
 template <class T>
 class AlignedArray {
  public:
@@ -32,8 +32,8 @@ class AlignedArray {
 };
 
 struct LinearScratch {
-  static constexpr int kColumns = 512;       // of a panel opened at once: 8 KiB of codes
-  static constexpr int kFloatColumns = 256;  // in f32: 16 KiB
+  static constexpr int kColumns = 512;       // columns unpacked at once: 8 KiB of codes
+  static constexpr int kFloatColumns = 256;  // columns dequantized at once: 16 KiB
 
   LinearScratch() {
     codes.grow(kColumns * kPanelRows);
@@ -50,7 +50,7 @@ struct LinearScratch {
   AlignedArray<float> sums;
 };
 
-// A thread that may call the kernel's multiply, from now to the end of this.
+// While in scope, this thread may call the kernel's multiply (enables AMX tiles).
 class TileScope {
  public:
   TileScope(const LinearKernel& kernel, bool multiplies) : leave_(multiplies ? kernel.leave : nullptr) {

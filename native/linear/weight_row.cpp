@@ -8,7 +8,7 @@ namespace {
 
 float halfAt(const uint8_t* from) { return ofHalf(static_cast<uint16_t>(from[0] | from[1] << 8)); }
 
-// The 32 codes of row n of a group. Four neighbouring columns are four neighbouring positions.
+// Reads the 32 codes of row n of a group. Four consecutive columns are at consecutive positions.
 void readCodes(const uint8_t* group, int bits, int n, int* codes) {
   for (int quad = 0; quad < kGroupColumns / 4; quad++) {
     const int position = quad * 64 + n * 4;
@@ -27,7 +27,8 @@ void readCodes(const uint8_t* group, int bits, int n, int* codes) {
 void readWeightRow(const LinearWeight& weight, int row, float* out) {
   const BlockLayout layout = layoutOf(weight.format);
   const int n = row % kPanelRows;
-  const uint8_t* record = weight.panels + static_cast<size_t>(row / kPanelRows) * bytesOfPanel(weight.format, weight.columns);
+  const uint8_t* record =
+      weight.panels + static_cast<size_t>(row / kPanelRows) * bytesOfPanel(weight.format, weight.columns);
   int codes[kGroupColumns];
   for (int column = 0; column < weight.columns; column += layout.recordColumns(), record += layout.recordBytes) {
     const float d = halfAt(record + 2 * n);
@@ -35,7 +36,7 @@ void readWeightRow(const LinearWeight& weight, int row, float* out) {
     const uint8_t* scales = record + layout.scalesAt + n;
     for (int g = 0; g < layout.groups; g++, out += kGroupColumns) {
       readCodes(record + layout.codesAt + g * layout.groupBytes, layout.bits, n, codes);
-      // Products of a half and an eight-bit integer are exact in f32; the order of the rest is dequantise.ts's.
+      // Products of f16 and eight-bit integers are exact in f32; the order of operations is that of dequantise.ts.
       float first = d, second = d, offset = m;
       if (layout.halves) {
         first = d * static_cast<float>(static_cast<int8_t>(scales[(2 * g) * kPanelRows]));

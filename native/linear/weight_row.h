@@ -1,12 +1,12 @@
-// One row of a matrix that lies in panels, as f32: what an embedding looks up. The values are those of
-// models/quantisation/dequantise.ts bit for bit, so a table shared with the LM head costs nothing but its bytes.
+// One row of a packed matrix as f32: an embedding lookup. Values equal models/quantisation/dequantise.ts bit for bit,
+// so the embedding can share the packed table of the LM head.
 #pragma once
 
 #include "linear/linear.h"
 
 namespace pocket {
 
-// Writes weight.columns values. `row` lies inside the matrix.
+// Writes weight.columns values. 0 <= row < weight.rows.
 void readWeightRow(const LinearWeight& weight, int row, float* out);
 
 }  // namespace pocket

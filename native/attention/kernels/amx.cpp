@@ -1,5 +1,4 @@
-// The attention kernel for x86-64 with AMX: bf16 tiles for many rows, the AVX-512 bf16 kernel for all else. Runs only
-// after cpu/features.h has said yes.
+// The attention kernel for x86-64 with AMX. Compiled with AMX flags; call only if cpu/features.h supports Isa::kAmx.
 #include "cpu/amx_tiles.h"
 #include "attention/kernels/amx_kernel.h"
 

@@ -1,23 +1,23 @@
-// The attention kernel for many query rows over registers of 16 rows of 64 bytes whose product is one instruction, as
-// Intel's AMX has them: 16 x 16 sums of 32 products of bf16. It is for chunks of prompts: rows that must get the bits
-// they get alone, f32 pages and heads that are no multiple of 32 are the pair kernel's (attention/kernels/dot2.h), which this
-// resembles: blocks of four tiles of equal delta, a reference per
-// row instead of a maximum, the sum of the weights as rounded. Rows are taken in bands of 16:
+// The attention kernel for many query rows with AMX tiles (16 rows of 64 bytes; TDPBF16PS adds 32 bf16 products to each
+// of 16 x 16 sums). Used for prefill. Batch-invariant rows, f32 pages, and heads that are not a multiple of 32 use
+// attention/kernels/dot2.h, whose structure this follows: blocks of four tiles of equal delta, a reference per row
+// instead of a maximum, the sum of the rounded weights. Per band of 16 rows:
 //
-//   scores   16 rows x 64 cells     registers 0 .. 3  +=  queries (4, 5) x keys (6, 7)          32 dimensions a product
-//   weights  2^(score - reference)  vectors, a row at a time; bf16
-//   sums     16 rows x 64 columns   registers 0 .. 3  +=  weights (4, 5) x values (6, 7)        32 cells a product
+//   scores   16 rows x 64 cells     tiles 0 .. 3  +=  queries (4, 5) x keys (6, 7)         32 dimensions per product
+//   weights  2^(score - reference)  AVX-512, one row at a time; bf16
+//   sums     16 rows x 64 columns   tiles 0 .. 3  +=  weights (4, 5) x values (6, 7)       32 cells per product
 //
-// The scores of the next band are asked for before the weights of this one are made, so that the two units need not
-// wait for one another. No two neighbouring products add to the same register.
+// The scores of the next band are issued before the weights of the current band, so that the tile unit and the vector
+// unit overlap. No two consecutive products add to the same tile.
 //
-//   pages   scores                                               values
-//   bf16    query x key                                          bf16 weights x bf16
-//   f16     query x key, rest of query x key, query x rest of key   the same, values rounded to bf16
-//   int8    (query x key, rest of query x key), times a scale    weights times a scale in bf16 x bytes
+//   pages   scores                                                               values
+//   bf16    query x key                                                          bf16 weights x bf16
+//   f16     query x key + residual of query x key + query x residual of key      same, values rounded to bf16
+//   int8    (query x key + residual of query x key) * scale                      bf16 (weights * scale) x int8
 //
-// The product of two rests, less than 2^-15 of the product that it
-// belongs to, is left out. Tiles are AMX's (cpu/amx_tiles.h) or emulated.
+// The product of two residuals, less than 2^-15 of the main product, is omitted. `Tiles` is AMX (cpu/amx_tiles.h) or an
+// emulation (tests); it provides what linear/kernels/amx_kernel.h lists, and dotBf16<sums, a, b>(). In an unnamed
+// namespace; attention/kernels/kernel.h gives the reason.
 #pragma once
 
 #include <cfloat>
@@ -29,21 +29,22 @@
 namespace pocket {
 namespace {
 
-// ---- numbers as bf16 words ----
+// ---- numbers as bf16 words, low half first. A number that does not fit one bf16 is split into bf16 + residual: ----
+// ---- exactly for f16 (11 bits = 8 + 3), nearly for a query (16 of 24 bits) ----
 
-// The upper halves of `low` and of `high` side by side: exact where the numbers are bf16s, else cut off.
+// The upper halves of `low` and `high`, interleaved: exact for bf16 values, otherwise truncated.
 inline __m512i packUpper16(__m512 low, __m512 high) {
   const __m512i lower = _mm512_srli_epi32(_mm512_castps_si512(low), 16);
   return _mm512_mask_mov_epi16(_mm512_castps_si512(high), 0x55555555u, lower);
 }
 
-// What cutting off leaves behind. Of an infinity that is not a number.
+// The residual of truncation. NaN for infinity.
 inline __m512 residualOf(__m512 x) {
   const __m512i upper = _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(static_cast<int>(0xffff0000u)));
   return _mm512_sub_ps(x, _mm512_castsi512_ps(upper));
 }
 
-// headDim (a multiple of 32) floats in their order, rounded; `rest`, unless null, gets what rounding took, rounded.
+// Rounds headDim (a multiple of 32) floats to bf16, in order; writes the rounded residual unless `residual` is null.
 inline void splitQuery(const float* from, int headDim, uint32_t* to, uint32_t* residual) {
   for (int d = 0; d < headDim; d += 2 * kTile, to += kTile) {
     const __m512 first = _mm512_loadu_ps(from + d), second = _mm512_loadu_ps(from + d + kTile);
@@ -58,7 +59,7 @@ inline void splitQuery(const float* from, int headDim, uint32_t* to, uint32_t* r
   }
 }
 
-// A tile of f16 keys as the sum of two tiles.
+// Splits a tile of f16 keys into bf16 and residual tiles.
 inline void splitF16Keys(const uint16_t* f16, int headDim, uint32_t* to, uint32_t* residual) {
   for (int d = 0; d < headDim; d += 2, f16 += 2 * kTile, to += kTile, residual += kTile) {
     const __m512 even = Vector16::loadF16(f16), odd = Vector16::loadF16(f16 + kTile);
@@ -67,40 +68,41 @@ inline void splitF16Keys(const uint16_t* f16, int headDim, uint32_t* to, uint32_
   }
 }
 
-// A tile of bf16 values; cells outside [begin, end) become zero, because zero times NaN is not.
+// Copies a tile of bf16 values; cells outside [begin, end) become zero, because 0 * NaN is NaN.
 inline void maskBf16Tile(const uint32_t* pairs, int begin, int end, int headDim, uint32_t* to) {
   for (int j = 0; j < kTile; j += 2, pairs += headDim, to += headDim) {
-    const __mmask32 even = begin <= j && j < end ? 0x55555555u : 0u, odd = begin <= j + 1 && j + 1 < end ? 0xaaaaaaaau : 0u;
+    const __mmask32 even = begin <= j && j < end ? 0x55555555u : 0u;
+    const __mmask32 odd = begin <= j + 1 && j + 1 < end ? 0xaaaaaaaau : 0u;
     for (int d = 0; d < headDim; d += kTile)
       _mm512_storeu_si512(to + d, _mm512_maskz_loadu_epi16(even | odd, pairs + d));
   }
 }
 
-// Bytes in pairs, as they lie.
+// Converts int8 to bf16, in order.
 inline void bf16OfInt8(const int8_t* bytes, int words, uint32_t* to) {
   for (int i = 0; i < words; i += kTile)
     _mm512_storeu_si512(to + i, packUpper16(Vector16::lowBytes(bytes + 2 * i), Vector16::highBytes(bytes + 2 * i)));
 }
 
-// ---- products of tiles ----
+// ---- tile products ----
 
 constexpr int kBand = 16;  // query rows in a register
 constexpr int kBlock = 4;  // tiles of cells in a block
 constexpr int kBlockCells = kBlock * kTile;
 
-// All eight registers are 16 rows of 64 bytes.
+// All eight tiles have 16 rows of 64 bytes.
 constexpr TileConfiguration kFullTiles = {
     1, 0, {}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
 
-// use(0) … use(Count - 1), as types, so that they can name registers.
+// Calls use(0) … use(Count - 1) with constants, because tile numbers must be compile-time constants.
 template <int Count, class Use>
 [[gnu::always_inline]] inline void unrolled(const Use& use) {
   if constexpr (Count > 1) unrolled<Count - 1>(use);
   use(std::integral_constant<int, Count - 1>());
 }
 
-// The queries of a band, (16, steps) words, and what rounding them took; the keys of the block's tiles, (steps, 16) words
-// each, and how many words behind each lies its rest. No rests: null and 0.
+// Operands of scoreBand: queries of a band and their residuals, (16, steps) words; keys of the tiles of the block,
+// (steps, 16) words each; offset in words from a key tile to its residual. Without residuals: null and 0.
 struct ScoreOperands {
   const uint32_t* q = nullptr;
   const uint32_t* qResidual = nullptr;
@@ -109,7 +111,7 @@ struct ScoreOperands {
   int steps = 0;
 };
 
-// 32 dimensions from word `step` of the keys on.
+// Adds the products of 32 dimensions, from word `step` of the keys on.
 template <class Tiles, int Width, int Query>
 [[gnu::always_inline]] inline void addScores(const void* const* keys, int64_t step) {
   unrolled<Width>([&](auto t) {
@@ -118,7 +120,7 @@ template <class Tiles, int Width, int Query>
   });
 }
 
-// scores (16, 64): columns [0, 16 * Width) of them.
+// Writes columns [0, 16 * Width) of scores (16, 64).
 template <class Tiles, int Width, bool QueryResidual, bool KeyResidual>
 void scoreBand(const ScoreOperands& operands, float* scores) {
   unrolled<Width>([](auto t) { Tiles::template zero<t()>(); });
@@ -132,8 +134,8 @@ void scoreBand(const ScoreOperands& operands, float* scores) {
   unrolled<Width>([&](auto t) { Tiles::template store<t()>(scores + t() * kTile, sizeof(float) * kBlockCells); });
 }
 
-// sums (16, headDim), columns [column, column + 16 * Columns) += weights (16, 32 words) x values: of each two tiles
-// (16, headDim) words.
+// sums (16, headDim), columns [column, column + 16 * Columns), += weights (16, 32 words) x values, (16, headDim) words
+// per two tiles.
 template <class Tiles, int Width, int Columns>
 void addValuesBand(const uint32_t* weights, const void* const* valueOperands, int headDim, int column, float* sums) {
   const int64_t stride = int64_t{4} * headDim;
@@ -151,17 +153,17 @@ void addValuesBand(const uint32_t* weights, const void* const* valueOperands, in
 
 // ---- the kernel ----
 
-// In floats: queries and rests, sums, keys and rests, values, two bands of scores and one of weights, and per row its sum
-// of weights and its reference.
+// In floats: queries and residuals, sums, keys and residuals, values, two bands of scores and one of weights, and per
+// row its sum of weights and its reference.
 constexpr int64_t tileScratchFloats(int64_t rows, int64_t headDim) {
   const int64_t banded = rows + kBand - 1;
   return 2 * banded * headDim + (kBlockCells + kBlockCells / 2) * headDim + 2 * kBand * kBlockCells +
          kBand * kBlockCells / 2 + banded * (kTile + 1);
 }
-// Both are 2 * rows * headDim and a sum of multiples, of which the job's are the larger, so that the smallest job decides.
+// The smallest job is the tightest: both sides grow by 2 * rows * headDim plus terms that are larger in scratchFloats.
 static_assert(tileScratchFloats(1, 32) <= scratchFloats(1, 32));
 
-// `Type` is that of the pages, any but kF32.
+// `Type` is the type of the pages, any but kF32.
 template <KvType Type, class Tiles>
 struct AttendAmx {
   static constexpr bool kBytes = Type == KvType::kInt8;
@@ -169,19 +171,19 @@ struct AttendAmx {
 
   const AttendJob& job;
   int rows, bands, steps;
-  uint32_t* q;      // (bands * 16, headDim / 2), rotated for the delta at hand, scaled
+  uint32_t* q;      // (bands * 16, headDim / 2), rotated for the current delta, scaled
   uint32_t* qResidual;  // the same
   float* sums;      // (bands * 16, headDim)
   float* weights;   // (bands * 16, 16), lanes of the sums of weights
   float* references;  // (rows)
   float* scores;    // (2 bands, 16, 64)
   uint32_t* words;  // (16, 32), weights of a band
-  // Of the block at hand.
+  // The current block.
   uint32_t* keys;     // (4, headDim / 2, 16)
   uint32_t* keyResiduals;
   uint32_t* values;   // (4 * 8, headDim)
   const void* keyTiles[kBlock];
-  const void* valueOperands[kBlock / 2];  // of two tiles, one behind the other
+  const void* valueOperands[kBlock / 2];  // two consecutive tiles each
   alignas(64) float keyScales[kBlockCells];
   alignas(64) float valueScales[kBlockCells];
   const Segment* segments;
@@ -211,11 +213,11 @@ struct AttendAmx {
 
   void run() {
     const int64_t all = int64_t{bands} * kBand;
-    std::memset(q, 0, sizeof(uint32_t) * 2 * all * steps);  // also of the rows that no query fills
+    std::memset(q, 0, sizeof(uint32_t) * 2 * all * steps);  // including the padding rows of the last band
     std::memset(sums, 0, sizeof(float) * all * job.headDim);
     std::memset(weights, 0, sizeof(float) * all * kTile);
     std::memset(words, 0, sizeof(uint32_t) * kBand * kBlockCells / 2);
-    // And not minus infinity: a difference of two of these must be a number.
+    // Not minus infinity: the difference of two references must not be NaN.
     for (int r = 0; r < rows; r++) references[r] = -FLT_MAX;
     Tiles::enter(kFullTiles);
     forEachBlock(job, kBlock, [this](int token, int delta) { rotate(token, delta); },
@@ -236,11 +238,11 @@ struct AttendAmx {
     });
   }
 
-  // Rows [row, rows) over the tiles of the block.
+  // Rows [row, rows) against the tiles of the block.
   void block(int row) {
     for (int t = 0; t < tileCount; t++) readTile(t);
     const int width = tileCount <= 2 ? 2 : kBlock;
-    for (int t = tileCount; t < width; t++) {  // of these nobody sees a cell
+    for (int t = tileCount; t < width; t++) {  // padding: masked for every row
       keyTiles[t] = keyTiles[0];
       std::memset(valuesAt(t), 0, sizeof(uint32_t) * kTile * steps);
       for (int l = 0; l < kTile; l++) keyScales[t * kTile + l] = valueScales[t * kTile + l] = 0;
@@ -255,7 +257,7 @@ struct AttendAmx {
 
   uint32_t* valuesAt(int t) const { return values + static_cast<int64_t>(t) * kTile * steps; }
 
-  // Where the values lie in pages as a product wants them: two whole tiles of pairs, one behind the other.
+  // True if the values can be multiplied directly from the pages: bf16, and two whole tiles in consecutive slots.
   bool inPlace(int t) const {
     if (Type != KvType::kBf16 || t + 1 >= tileCount || segments[t + 1].tile != segments[t].tile + 1) return false;
     return segments[t].end - segments[t].begin == kTile && segments[t + 1].end - segments[t + 1].begin == kTile;
@@ -296,7 +298,7 @@ struct AttendAmx {
       const int end = band * kBand + kBand < rows ? band * kBand + kBand : rows;
       for (int r = band * kBand; r < end; r++) {
         uint32_t* to = words + r % kBand * (kBlockCells / 2);
-        if (r < row) std::memset(to, 0, sizeof(uint32_t) * kBlockCells / 2);  // its sums stay
+        if (r < row) std::memset(to, 0, sizeof(uint32_t) * kBlockCells / 2);  // keeps its sums
         else weigh<Width>(r, whole && job.tokens[r / job.group].index >= lastCell, scoresOf(r), to);
       }
       float* to = sums + int64_t{band} * kBand * job.headDim;
@@ -312,11 +314,11 @@ struct AttendAmx {
   template <int Width>
   void score(int band) const {
     const int64_t at = int64_t{band} * kBand * steps;
-    scoreBand<Tiles, Width, kQueryResidual, kKeyResidual>({q + at, qResidual + at, keyTiles, keyResiduals - keys, steps},
-                                                  scoresOf(band * kBand));
+    scoreBand<Tiles, Width, kQueryResidual, kKeyResidual>(
+        {q + at, qResidual + at, keyTiles, keyResiduals - keys, steps}, scoresOf(band * kBand));
   }
 
-  // Turns the scores of a row into weights, (Width * 8) words.
+  // Replaces the scores of a row by weights, (Width * 8) words.
   template <int Width>
   void weigh(int row, bool unmasked, const float* from, uint32_t* to) {
     __m512 score[Width];

@@ -1,5 +1,5 @@
-// The attention kernel for x86-64 with AVX2, FMA and F16C. Compiled with those flags, so nothing in here may run
-// before attention/attention.cpp has asked the processor.
+// The attention kernel for x86-64 with AVX2, FMA and F16C. Compiled with those flags; call only if cpu/features.h
+// supports Isa::kAvx2.
 #include <immintrin.h>
 
 #include "attention/kernels/kernel.h"
@@ -39,7 +39,7 @@ struct Vector8 {
     return _mm_cvtss_f32(_mm_add_ss(y, _mm_movehdup_ps(y)));
   }
 
-  // 2^x for x <= 0, zero below -126. Not-a-number stays one: the maximum gives its second operand then.
+  // 2^x for x <= 0; zero below -126. NaN stays NaN: vmaxps returns its second operand then.
   static Floats exp2(Floats x) {
     const Floats clamped = _mm256_max_ps(set(-126.0f), x);
     const Floats whole = _mm256_round_ps(clamped, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);

@@ -1,5 +1,5 @@
-// The attention kernel for x86-64 with AVX-512 (F, BW, DQ, VL). Compiled with those flags, so nothing in here may
-// run before attention/attention.cpp has asked the processor.
+// The attention kernel for x86-64 with AVX-512 (F, BW, DQ, VL). Compiled with those flags; call only if cpu/features.h
+// supports Isa::kAvx512.
 #include "attention/kernels/vector16.h"
 
 namespace pocket {

@@ -1,6 +1,5 @@
-// The attention kernel for x86-64 with AVX-512, its bf16 dot product and VNNI: products of 16-bit numbers, added in
-// f32 or in 32-bit integers. Over f32 pages it is the AVX-512 kernel. Runs only after attention/attention.cpp has asked the
-// processor.
+// The attention kernel for x86-64 with AVX-512 BF16 and VNNI: 16-bit dot products. Over f32 pages it is the AVX-512
+// kernel. Compiled with those flags; call only if cpu/features.h supports Isa::kAvx512Bf16.
 #include "attention/kernels/dot2.h"
 
 namespace pocket {

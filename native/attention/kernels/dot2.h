@@ -1,24 +1,24 @@
-// The attention kernel over words of two 16-bit numbers, for AVX-512 with bf16 and VNNI: twice the multiply-adds of
-// f32 an instruction. Like attention/kernels/kernel.h in what it computes; its own in how, because here the products are
-// so fast that everything beside them counts:
+// The attention kernel with dot products of two 16-bit numbers (dot2), for AVX-512 with BF16 and VNNI: twice the
+// multiply-adds per instruction of f32. Computes what attention/kernels/kernel.h computes, with a different structure,
+// because the products are so fast that all other work counts:
 //
-//   for each block of up to four tiles of equal delta       keys and values as words, 16 KiB, in the first-level cache;
-//                                                           where rows are few as they lie, words made on the way
-//     for each group of up to six rows, of few eight        scores in registers
-//       weights = 2^(score - reference), rounded to bf16    never in memory as f32
+//   for each block of up to four tiles of equal delta       keys and values as 16-bit words, 16 KiB, in L1;
+//                                                           with few rows converted in registers instead
+//     for each group of up to six rows (few rows: eight)    scores in registers
+//       weights = 2^(score - reference), rounded to bf16    never stored as f32
 //       sums   += weights x values
 //
-// A row's reference is a score that it has met; it is raised when a score exceeds it by more than kSlack, which is
-// rare, so no row waits for the maximum of its block. Over f16 and bf16 pages the divisor at the end is the sum of the
-// weights as rounded.
+// The reference of a row is a score that the row has seen. It is raised only if a score exceeds it by more than kSlack,
+// which is rare, so no row waits for the maximum of its block. Over f16 and bf16 pages the final divisor is the sum of
+// the rounded weights.
 //
-//   pages   scores                          values
-//   bf16    bf16 x bf16                     bf16 weights x bf16
-//   f16     int16 x int16, a scale each     bf16 weights x bf16
-//   int8    int16 x int8 widened            int16 weights, scale a row and block, x int8 widened
+//   pages   scores                               values
+//   bf16    bf16 x bf16                          bf16 weights x bf16
+//   f16     int16 x int16, one scale each        bf16 weights x bf16
+//   int8    int16 x int8 widened to int16        int16 weights, one scale per row and block, x int8 widened
 //
-// f16 keys are not rounded to bf16: where a model's keys have a few dimensions far larger than the rest, as Qwen2.5's
-// do, the scores would move by hundredths. docs/performance/kernels.md has the divergences measured.
+// f16 keys are not rounded to bf16: in models whose keys have a few dimensions far larger than the rest (Qwen2.5),
+// scores would change by hundredths. native/README.md has the measured divergences.
 #pragma once
 
 #include <cfloat>
@@ -29,7 +29,7 @@
 namespace pocket {
 namespace {
 
-// `Type` is that of the pages, any but kF32.
+// `Type` is the type of the pages, any but kF32.
 template <KvType Type>
 struct AttendDot2 {
   static constexpr bool kBytes = Type == KvType::kInt8;
@@ -43,21 +43,21 @@ struct AttendDot2 {
 
   const AttendJob& job;
   int rows, steps;
-  uint32_t* q;  // (rows, headDim / 2), rotated for the delta at hand, scaled
+  uint32_t* q;  // (rows, headDim / 2), rotated for the current delta, scaled
   uint32_t* keys;  // (kDot2Tiles, 16 * headDim / 2), and the same of values
   uint32_t* values;
   float* sums;  // (rows, headDim)
   float* weights;  // (rows, 16), lanes of the sums of weights
   float* scales;  // (rows) of the queries
   float* references;  // (rows)
-  // Of the block at hand.
+  // The current block.
   const void *keyTiles[kDot2Tiles], *valueTiles[kDot2Tiles];
   const void *nextKeys[kDot2Tiles], *nextValues[kDot2Tiles];
   alignas(64) float keyScales[kDot2Tiles * kTile];
   alignas(64) float valueScales[kDot2Tiles * kTile];
   const Segment* segments;
-  int tileCount, left;  // of the block; from its start to the job's end
-  bool few = false;  // rows that see the block: decode, or little more
+  int tileCount, left;  // segments in the block; from its start to the end of the job
+  bool few = false;  // at most kFew rows see the block: decode, or little more
 
   explicit AttendDot2(const AttendJob& work)
       : job(work), rows(work.tokenCount * work.group), steps(work.headDim / 2) {
@@ -79,7 +79,7 @@ struct AttendDot2 {
   void run() {
     std::memset(sums, 0, sizeof(float) * rows * job.headDim);
     std::memset(weights, 0, sizeof(float) * rows * kTile);
-    // And not minus infinity: a difference of two of these must be a number.
+    // Not minus infinity: the difference of two references must not be NaN.
     for (int r = 0; r < rows; r++) references[r] = -FLT_MAX;
     forEachBlock(job, kDot2Tiles, [this](int token, int delta) { rotate(token, delta); },
          [this](int token, int start, int end) {
@@ -98,11 +98,11 @@ struct AttendDot2 {
     });
   }
 
-  // Rows [row, rows) over the tiles of the block.
+  // Rows [row, rows) against the tiles of the block.
   void block(int row) {
     few = rows - row <= kFew;
     for (int t = 0; t < tileCount; t++) readTile(t);
-    // Two or three tiles are four of which nobody sees the last.
+    // Pad two or three tiles to four; the padding is masked for every row.
     const int width = tileCount == 1 ? 1 : kDot2Tiles;
     for (int t = tileCount; t < width; t++) {
       keyTiles[t] = keyTiles[0];
@@ -160,8 +160,8 @@ struct AttendDot2 {
     }
   }
 
-  // What group `g` has brought nearer while it computes: its share of the tiles that stand in the next block where those
-  // at hand do, and for the rest what is near already.
+  // Selects what group `g` prefetches while it computes: its share of the tiles of the next block, and for the other
+  // tiles the current ones, which are cached.
   void prefetchNext(int g, int groups) {
     for (int t = 0; t < kDot2Tiles; t++) {
       nextKeys[t] = keyTiles[t];
@@ -192,9 +192,9 @@ struct AttendDot2 {
   template <class Cells, int Rows, int Tiles>
   void attend(int row, bool unmasked) {
     alignas(64) float scores[Rows * Tiles * kTile];
-    alignas(64) uint32_t words[(Rows * Tiles + 1) * kTile / 2];  // one more: a lone tile is stored as two
+    alignas(64) uint32_t words[(Rows * Tiles + 1) * kTile / 2];  // + 1: a single tile is stored as two
     float factors[Rows];
-    // As many sums as hide the products' latency, and registers left for words that are made on the way.
+    // Enough sums to hide the latency of the products; the remaining registers hold converted words.
     constexpr int kWide = Rows > 3 ? Cells::kWide : 4, kScored = Tiles < kWide ? Tiles : kWide;
     const uint32_t* query = q + static_cast<int64_t>(row) * steps;
     for (int t = 0; t < Tiles; t += kScored)
@@ -206,12 +206,13 @@ struct AttendDot2 {
     int column = 0;
     for (; column + kWide * kTile <= job.headDim; column += kWide * kTile)
       addValuesDot2<Values, Cells, Rows, Tiles, kWide>(words, valueTiles, nextValues, job.headDim, column, factors,
-                                                  to + column);
+                                                       to + column);
     for (; column < job.headDim; column += kTile)
-      addValuesDot2<Values, Cells, Rows, Tiles, 1>(words, valueTiles, nextValues, job.headDim, column, factors, to + column);
+      addValuesDot2<Values, Cells, Rows, Tiles, 1>(words, valueTiles, nextValues, job.headDim, column, factors,
+                                                   to + column);
   }
 
-  // Turns the scores of a row into weights, (Tiles * 8) words. Returns the factor of the words.
+  // Replaces the scores of a row by weights, (Tiles * 8) words. Returns the factor of the words.
   template <int Tiles>
   inline __attribute__((always_inline)) float weigh(int row, bool unmasked, float* scores, uint32_t* words) {
     __m512 score[Tiles];
@@ -236,7 +237,7 @@ struct AttendDot2 {
     else return storeRounded<Tiles>(row, weight, words);
   }
 
-  // Replaces the scores of lanes that a query at `index` may not see.
+  // Sets the scores of lanes that a query at `index` must not see to minus infinity.
   template <int Tiles>
   inline __attribute__((always_inline)) void hide(int index, __m512* score) const {
 #pragma GCC unroll 16
@@ -260,7 +261,7 @@ struct AttendDot2 {
     return 1;
   }
 
-  // The values' scales go into the weights, and the largest product becomes 32,767.
+  // Multiplies the weights by the scales of the values and scales them so that the largest becomes 32,767.
   template <int Tiles>
   inline __attribute__((always_inline)) float storeScaled(int row, __m512* weight, uint32_t* words) {
     __m512 total = _mm512_loadu_ps(weights + row * kTile), maxima = _mm512_setzero_ps();

@@ -1,6 +1,6 @@
-// The inner parts of attention/kernels/dot2.h: what the products of two 16-bit numbers are, on the side of the scores and on
-// that of the values, the register-blocked loops over them, and the exponential. Unnamed for the reason given in
-// attention/kernels/kernel.h.
+// Inner parts of attention/kernels/dot2.h: 16-bit dot products for scores and for values, the register-blocked loops
+// over them, the exponential, and the state that a row keeps between blocks. In an unnamed namespace;
+// attention/kernels/kernel.h gives the reason.
 #pragma once
 
 #include <cmath>
@@ -11,10 +11,10 @@ namespace pocket {
 namespace {
 
 constexpr int kDot2Tiles = 4;
-constexpr float kSlack = 8;  // weights reach 2^8; bf16 and f32 do not mind
+constexpr float kSlack = 8;  // weights reach 2^8, harmless in bf16 and f32
 
-// 2^x by a cubic on [0, 1) that is exact at both ends and off by 1e-4 at most, a twentieth of what rounding a weight
-// to bf16 costs. Minus infinity gives zero; not-a-number stays one.
+// 2^x by a cubic on [0, 1) that is exact at both ends, with an error of at most 1e-4, a twentieth of the rounding to
+// bf16. Minus infinity gives zero; NaN stays NaN.
 inline __m512 powerOfTwo(__m512 x) {
   const __m512 f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
   __m512 p = _mm512_set1_ps(0.07826797f);
@@ -46,10 +46,10 @@ struct Bf16Scores {
   }
 };
 
-// Both sides in 16-bit integers, each vector with a scale of its own: a query has length kLength, and by Cauchy and
-// Schwarz no sum of products leaves 32 bits.
+// Both sides in int16, one scale per vector: a query is scaled to length kLength, so by Cauchy-Schwarz no sum of
+// products exceeds 32 bits.
 struct Int16Scores {
-  typedef int Sum __attribute__((vector_size(64)));  // __m512i would be copied to and fro: it is eight longs
+  typedef int Sum __attribute__((vector_size(64)));  // as __m512i (eight longs) gcc copies it needlessly
   static constexpr bool kScaled = true;
   static constexpr float kLength = 32700;
   static Sum zero() { return Sum{}; }
@@ -69,11 +69,11 @@ struct Int16Scores {
       const __m512i whole = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(from + i), inverse));
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i / 2), _mm512_cvtepi32_epi16(whole));
     }
-    return length / kLength;  // of a query that is not a number neither
+    return length / kLength;  // NaN for a query that contains NaN
   }
-  // Writes the scales of the 16 keys, powers of two so that F16Cells can scale by adding. A key is taken to be as long
-  // as if in each sixteenth of its dimensions all were as large as the largest there: maxima of sixteen-bit patterns
-  // cost less than squares, and no key is longer.
+  // Writes the scales of the 16 keys, powers of two so that F16Cells can scale by adding. The length of a key is
+  // bounded by the largest magnitude in each sixteenth of its dimensions: maxima of 16-bit patterns are cheaper than
+  // squares, and the bound is never too small.
   static void scalesOfF16(const uint16_t* f16, int headDim, float* scales) {
     const __m512i magnitude = _mm512_set1_epi16(0x7fff);
     __m512 even = _mm512_setzero_ps(), odd = even;
@@ -88,18 +88,18 @@ struct Int16Scores {
     }
     const float sixteenth = static_cast<float>(headDim) / 16;
     const __m512 length = _mm512_sqrt_ps(_mm512_mul_ps(_mm512_add_ps(even, odd), _mm512_set1_ps(sixteenth)));
-    // Times a query's length, with what rounding adds to both, below 2^31; and no word beyond 16 bits.
+    // Times the length of a query, including rounding of both: below 2^31, and no word exceeds 16 bits.
     const float most = std::sqrt(sixteenth) * 32767, limit = most < 65600 ? most : 65600;
     const __m512 unit = _mm512_mul_ps(length, _mm512_set1_ps(1 / limit));
     const __m512i exponent = _mm512_and_si512(_mm512_castps_si512(unit), _mm512_set1_epi32(0x7f800000));
     const __m512 above = _mm512_castsi512_ps(_mm512_add_epi32(exponent, _mm512_set1_epi32(0x00800000)));
-    // What is no number stays none.
+    // NaN and infinity pass through.
     const __mmask16 finite = _mm512_cmp_ps_mask(unit, _mm512_set1_ps(INFINITY), _CMP_LT_OQ);
     _mm512_storeu_ps(scales, _mm512_mask_mov_ps(unit, finite, above));
   }
 };
 
-// The sums of a block in f32, on top of those so far; both sides in bf16.
+// Accumulates in f32 onto the sums so far; both sides in bf16.
 struct Bf16Values {
   using Sum = __m512;
   static Sum first(const float* sums) { return _mm512_loadu_ps(sums); }
@@ -109,7 +109,7 @@ struct Bf16Values {
   static void last(Sum sum, float, float* sums) { _mm512_storeu_ps(sums, sum); }
 };
 
-// The sums of a block in integers, then added times `factor`. At most 64 products of 32,767 and 127: below 2^29.
+// Sums of a block in int32, then added times `factor`. At most 64 products of 32,767 and 127: below 2^29.
 struct Int16Values {
   using Sum = Int16Scores::Sum;
   static Sum first(const float*) { return Sum{}; }
@@ -119,21 +119,20 @@ struct Int16Values {
   }
 };
 
-// ---- micro-kernels: their loops have functions of their own, so that the sums stay in registers ----
+// ---- micro-kernels: noinline, so that the sums stay in registers ----
 
-// Few rows cannot share what words in memory cost, so theirs are made on the way: f16 and bytes become words in units
-// of the processor that products leave idle. And few rows are done with a block before the next has come from memory:
-// what a block needs is fetched while the one before it is computed, a little with every step, because many lines at
-// once would fill the queue that loads wait in.
+// With few rows the cost of converted words in memory is not amortised, so they are converted in registers, by units
+// that the products leave idle. A few rows also finish a block before the next has arrived from memory: prefetch the
+// next block during the current one, a little per step, because many lines at once would fill the load queue.
 
-// Prefetch the lines of [from, from + Bytes).
+// Prefetches the cache lines of [from, from + Bytes).
 template <int Bytes>
 inline void prefetchLines(const char* from) {
 #pragma GCC unroll 16
   for (int i = 0; i < Bytes; i += 64) prefetch(from + i);
 }
 
-// scores[row * stride + tile * 16 + lane] of Rows rows of `steps` words and Tiles tiles; fetches the tiles `nextTiles`.
+// scores[row * stride + tile * 16 + lane] of Rows rows of `steps` words and Tiles tiles. Prefetches `nextTiles`.
 template <class Scores, class Cells, int Rows, int Tiles>
 __attribute__((noinline)) void scoreDot2(const uint32_t* query, int64_t steps, const void* const* tiles,
                                           const void* const* nextTiles, const float* keyScales, int64_t stride,
@@ -152,7 +151,7 @@ __attribute__((noinline)) void scoreDot2(const uint32_t* query, int64_t steps, c
     rounder[t] = Cells::rounder(keyScales + t * kTile);
   }
   for (int64_t s = 0; s < steps * kTile * Cells::kBytes; s += kTile * Cells::kBytes, query++) {
-    asm("" : "+r"(query));  // one pointer and its multiples of the stride, not one pointer a row
+    asm("" : "+r"(query));  // makes gcc use one pointer plus offsets, not one pointer per row
     __m512i key[Tiles];
 #pragma GCC unroll 16
     for (int t = 0; t < Tiles; t++) {
@@ -172,11 +171,12 @@ __attribute__((noinline)) void scoreDot2(const uint32_t* query, int64_t steps, c
     for (int t = 0; t < Tiles; t++) _mm512_store_ps(scores + r * stride + t * kTile, Scores::floats(sum[r][t]));
 }
 
-// sums[row][0 .. 16 * Vectors) += weights x values; fetches `nextTiles`, whose pointers mean nothing where cells prefetch
-// nothing. `words` (Rows, Tiles * 8), `factors` (Rows); sums and values in rows of headDim.
+// sums[row][0 .. 16 * Vectors) += weights x values. `words` (Rows, Tiles * 8), `factors` (Rows); sums and values in
+// rows of headDim. Prefetches `nextTiles`, which is unused if Cells::kPrefetch is false.
 template <class Values, class Cells, int Rows, int Tiles, int Vectors>
-__attribute__((noinline)) void addValuesDot2(const uint32_t* words, const void* const* tiles, const void* const* nextTiles,
-                                        int64_t headDim, int column, const float* factors, float* sums) {
+__attribute__((noinline)) void addValuesDot2(const uint32_t* words, const void* const* tiles,
+                                             const void* const* nextTiles, int64_t headDim, int column,
+                                             const float* factors, float* sums) {
   typename Values::Sum sum[Rows][Vectors];
 #pragma GCC unroll 16
   for (int r = 0; r < Rows; r++)
@@ -210,9 +210,9 @@ __attribute__((noinline)) void addValuesDot2(const uint32_t* words, const void* 
     for (int v = 0; v < Vectors; v++) Values::last(sum[r][v], factors[r], sums + r * headDim + v * kTile);
 }
 
-// ---- what a row keeps between blocks: sums (headDim), sums of weights (16 lanes), a reference ----
+// ---- state of a row between blocks: sums (headDim), sums of weights (16 lanes), reference of both ----
 
-// The largest score of a block becomes the row's reference. Rare, so it is not to take registers from who calls it.
+// Raises the reference of a row to the largest score of the block. Rare; noinline saves registers of the caller.
 [[gnu::noinline]] void raiseReference(__m512 maxima, int headDim, float* sums, float* weights, float& reference) {
   const float raised = _mm512_reduce_max_ps(maxima);
   const __m512 factor = Vector16::exp2(_mm512_set1_ps(reference - raised));
@@ -221,7 +221,7 @@ __attribute__((noinline)) void addValuesDot2(const uint32_t* words, const void* 
   reference = raised;
 }
 
-// The job's rows as results, or as its partial ones. sums (rows, headDim), weights (rows, 16), references (rows).
+// Writes the rows as results or as partial results. sums (rows, headDim), weights (rows, 16), references (rows).
 void writeRows(const AttendJob& job, int rows, const float* sums, const float* weights, const float* references) {
   for (int r = 0; r < rows; r++) {
     const float weight = _mm512_reduce_add_ps(_mm512_loadu_ps(weights + r * kTile));

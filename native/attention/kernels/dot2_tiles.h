@@ -1,7 +1,7 @@
-// Tiles of 16 cells as the 16-bit products of attention/kernels/dot2.h read them: words of two, one row of 16 words per two
-// dimensions of the keys, one row of headDim words per two cells of the values. A tile is converted once per job and
-// block and then read by all rows; where rows are few its words are made on the way, by what is called cells here. Needs
-// AVX-512 with bf16; unnamed for the reason given in attention/kernels/kernel.h.
+// Tiles of 16 cells in the layout of 16-bit dot products (VNNI layout): words of two 16-bit numbers, one row of 16
+// words per two dimensions of the keys, one row of headDim words per two cells of the values. With many rows a tile is
+// converted once per job and block; with few rows the Cells classes convert in registers. Needs AVX-512 with BF16. In
+// an unnamed namespace; attention/kernels/kernel.h gives the reason.
 #pragma once
 
 #include "attention/kernels/vector16.h"
@@ -21,7 +21,7 @@ inline __m512bh asBf16(__m512i bits) {
   return pairs;
 }
 
-// Element i of `low` and of `high`, rounded to bf16, side by side.
+// Elements i of `low` and `high`, rounded to bf16, interleaved.
 inline __m512i interleaveBf16(__m512 low, __m512 high) {
   alignas(64) static constexpr int16_t kInterleave[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
                                                           21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
@@ -29,14 +29,13 @@ inline __m512i interleaveBf16(__m512 low, __m512 high) {
   return _mm512_permutexvar_epi16(_mm512_load_si512(kInterleave), asBits(_mm512_cvtne2ps_pbh(high, low)));
 }
 
-// The low 16 bits of element i of `low` and of `high`, side by side.
+// The low 16 bits of elements i of `low` and `high`, interleaved.
 inline __m512i interleaveLow16(__m512 low, __m512 high) {
   const __m512i bytes = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 0, 1, 0, 0, 4, 5, 0, 0, 8, 9, 0, 0, 12, 13));
   return _mm512_mask_shuffle_epi8(_mm512_castps_si512(low), 0xccccccccccccccccu, _mm512_castps_si512(high), bytes);
 }
 
-// Into the second-level cache. Cells of a deep sequence come from memory, where the processor's own foresight ends with
-// each tile that is computed with before the next is read.
+// Prefetches into L2. The hardware prefetcher stops at the end of each tile.
 inline void prefetch(const void* line) { _mm_prefetch(static_cast<const char*>(line), _MM_HINT_T1); }
 
 inline void widenBytes(const int8_t* bytes, int words, uint32_t* to) {
@@ -45,16 +44,16 @@ inline void widenBytes(const int8_t* bytes, int words, uint32_t* to) {
         to + i, _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes + 2 * i))));
 }
 
-// ---- cells: how the products find the words of a tile ----
+// ---- cells: how the dot products read the words of a tile ----
 //
-//   kBytes         of a word in a tile
-//   kValueBytes    from one dimension of a tile's values to the next
-//   kPrefetch       tiles come from memory, and the next are to be fetched
-//   kRows, kWide   rows in a group at most; sums of a row in registers where the group has more than three rows
-//   key(at)        16 words of two dimensions; the next two are 16 words further
-//   value(at)      16 words of 16 dimensions of two cells; the next two cells are headDim words further
+//   kBytes         bytes per word of a tile
+//   kValueBytes    bytes between dimensions of a tile's values
+//   kPrefetch      tiles are read from memory; prefetch the next
+//   kRows, kWide   maximum rows of a group; sums per row in registers if the group has more than three rows
+//   key(at)        16 words of two dimensions; the next two dimensions follow after 16 words
+//   value(at)      16 words of 16 dimensions of two cells; the next two cells follow after headDim words
 
-// Words already: converted, or bf16 pages as they lie.
+// Words that need no conversion: converted before, or bf16 pages.
 template <bool Prefetch>
 struct WordCells {
   static constexpr bool kPrefetch = Prefetch;
@@ -74,8 +73,9 @@ struct Int8Cells {
   static __m512i value(const char* at, int64_t) { return key(at, __m512()); }
 };
 
-// Keys to 16-bit integers, values to bf16. A float near the rounder, which is 1.5 * 2^23 times the key's scale, counts
-// scales in its low 16 bits. That is an addition: products leave its units idle, and not those of a multiplication.
+// Converts keys to int16 and values to bf16. A float near the rounder, 1.5 * 2^23 times the scale of the key, holds the
+// multiple of the scale in its low 16 bits. This takes an addition, whose unit the products leave idle, and no
+// multiplication.
 struct F16Cells {
   static constexpr bool kPrefetch = true;
   static constexpr int kBytes = 4, kValueBytes = 2, kRows = 8, kWide = 2;
@@ -97,7 +97,7 @@ inline void int16KeysOfF16(const uint16_t* f16, const float* scales, int headDim
     _mm512_storeu_si512(to, F16Cells::key(reinterpret_cast<const char*>(f16 + d * kTile), rounder));
 }
 
-// Cells outside [begin, end) become zero, here and below: their weights are zero, but zero times NaN is not.
+// Here and below, cells outside [begin, end) become zero: their weights are zero, but 0 * NaN is NaN.
 inline void bf16ValuesOfF16(const uint16_t* f16, int begin, int end, int headDim, uint32_t* to) {
   for (int j = 0; j < kTile; j += 2, f16 += 2 * headDim, to += headDim) {
     const bool low = begin <= j && j < end, high = begin <= j + 1 && j + 1 < end;
@@ -109,7 +109,7 @@ inline void bf16ValuesOfF16(const uint16_t* f16, int begin, int end, int headDim
   }
 }
 
-// Not converted.
+// Masks only; no conversion.
 inline void maskF16Values(const uint16_t* f16, int begin, int end, int headDim, uint16_t* to) {
   std::memset(to, 0, sizeof(uint16_t) * kTile * headDim);
   std::memcpy(to + begin * headDim, f16 + begin * headDim, sizeof(uint16_t) * (end - begin) * headDim);

@@ -1,20 +1,19 @@
-// The attention kernel, once for all instruction sets: an attention_<isa>.cpp defines a vector of floats (and the
-// arithmetic on it) and instantiates attend<V>. Everything here lies in an unnamed namespace, so that each
-// such file has its own copy and none is merged with one compiled for another machine.
+// The f32 attention kernel, as a template over a vector type V. An instruction set's .cpp defines V and instantiates
+// Attend<V>. Everything is in an unnamed namespace: each .cpp is compiled with its own flags and needs its own copy,
+// which the linker must not merge with one compiled for another instruction set.
 //
 // Online softmax over blocks of keys (Milakov & Gimelshein 2018, arXiv 1805.02867; as in FlashAttention, arXiv
 // 2205.14135). Per block of up to kBlockTiles tiles of equal delta:
 //
 //   scores  (rows, lanes)    = sum over d of broadcast(q[row][d]) * key tile[d][lane 0..15]     no horizontal sums
-//   weights (rows, lanes)    = 2^(score - maximum), the sums so far rescaled when the maximum rises
+//   weights (rows, lanes)    = 2^(score - maximum); the sums so far are rescaled when the maximum rises
 //   sums    (rows, headDim) += sum over lanes of broadcast(weight[row][lane]) * value tile[lane][d 0..15]
 //
-// Slots that belong to no cell of the job may hold anything: their scores are replaced, their values zeroed.
+// Slots outside the job's cells may hold anything: their scores are replaced, their values are zeroed.
 //
-// Math gives:  Vector     kWidth floats: load, store, set, fma, add, sub, mul, max, select, exp2, f16, bytes, …
-//              Word       four bytes of a tile as the products read them: a float, or a pair of bf16
-//              kPair      elements in a Word
-//              kRows      query rows in a micro-kernel     kVectors   accumulators per row in it
+// V provides:  Floats     kWidth floats: zero, set, load, store, fma, add, sub, mul, max, select, first,
+//                         largest, total, exp2, and conversions loadF16, lowBf16, highBf16, lowBytes, highBytes
+//              kRows      query rows of a micro-kernel     kVectors   accumulators per row of it
 #pragma once
 
 #include <cfloat>
@@ -28,7 +27,7 @@
 namespace pocket {
 namespace {
 
-// Bit l is set when lane l holds a cell that a query at `index` may see.
+// Bit l is set if lane l holds a cell that a query at `index` may see.
 inline uint32_t visibleLanes(const Segment& segment, int index) {
   int end = segment.begin + (index - segment.index) + 1;
   if (end > segment.end) end = segment.end;
@@ -37,24 +36,27 @@ inline uint32_t visibleLanes(const Segment& segment, int index) {
 
 // ---- the order of blocks, the same for all kernels ----
 
-// rotate(token, delta) turns the queries of tokens [token, tokenCount); those before are not looked at any more.
-// block(token, start, end) computes segments [start, end), at most `maxSegments`, for the same tokens.
+// Calls rotate(token, delta) before the first block of each delta: rotate the queries of tokens [token, tokenCount).
+// Calls block(token, start, end) for segments [start, end) of equal delta, at most `maxSegments`, in order, for the
+// same tokens. Tokens before `token` see nothing of the block or of later blocks.
 template <class Rotate, class Block>
-[[gnu::always_inline]] inline void forEachBlock(const AttendJob& job, int maxSegments, const Rotate& rotate, const Block& block) {
+[[gnu::always_inline]] inline void forEachBlock(const AttendJob& job, int maxSegments, const Rotate& rotate,
+                                                const Block& block) {
   const int last = job.tokens[job.tokenCount - 1].index;
   int token = 0;
   for (int s = 0, end = 0; s < job.segmentCount && job.segments[s].index <= last; s = end) {
     const Segment& first = job.segments[s];
     for (end = s + 1; end < job.segmentCount && end - s < maxSegments; end++)
       if (job.segments[end].delta != first.delta || job.segments[end].index > last) break;
-    while (job.tokens[token].index < first.index) token++;  // these see none of it, nor of what follows
+    while (job.tokens[token].index < first.index) token++;  // see neither this block nor later ones
     if (s == 0 || first.delta != job.segments[s - 1].delta) rotate(token, first.delta);
     block(token, s, end);
   }
 }
 
-// For each query row of tokens [token, tokenCount): keep(row) with `rotated`, (headDim), holding it rotated for
-// index - delta and scaled, over int8 pages with its pairs' scales too: those that the keys were divided by.
+// For each query row of tokens [token, tokenCount): fills `rotated` (headDim) with the query, rotated for index - delta
+// and scaled, then calls keep(row). Over int8 pages the query is also multiplied by the pair scales that the keys were
+// divided by.
 template <class Keep>
 [[gnu::always_inline]] inline void rotateQueries(const AttendJob& job, int token, int delta, float* rotated,
                                                const Keep& keep) {
@@ -86,9 +88,9 @@ struct Attend {
 
   const AttendJob& job;
   int rows;
-  float* q;  // (rows, headDim / kPair), rotated for the delta at hand, scaled
-  float* scores;  // (rows, kBlockLanes), rotated to weights in place
-  float* tiles;  // (kBlockTiles, kTile * headDim / kPair)
+  float* q;  // (rows, headDim), rotated for the current delta, scaled
+  float* scores;  // (rows, kBlockLanes), replaced by the weights in place
+  float* tiles;  // (kBlockTiles, kTile * headDim)
   float* sums;  // (rows, headDim)
   float* maxima;  // (rows)
   float* weights;  // (rows), the sums of the weights
@@ -106,10 +108,10 @@ struct Attend {
   void run() {
     std::memset(sums, 0, sizeof(float) * rows * job.headDim);
     for (int r = 0; r < rows; r++) {
-      maxima[r] = -FLT_MAX;  // and not minus infinity: a difference of two of these must be a number
+      maxima[r] = -FLT_MAX;  // not minus infinity: the difference of two of these must not be NaN
       weights[r] = 0;
     }
-    // A decode step's rows: blocks that stay in the first-level cache. A prompt's: fewer steps of the softmax.
+    // Decode: blocks that fit the L1 cache. Prefill: fewer steps of the softmax.
     const int blockTiles = job.batchInvariant ? kFewTiles : kBlockTiles;
     forEachBlock(job, blockTiles, [this](int token, int delta) { rotate(token, delta); },
          [this](int token, int start, int end) { block(token * job.group, start, end); });
@@ -123,7 +125,7 @@ struct Attend {
     });
   }
 
-  // Rows [row, rows) over segments [start, end).
+  // Rows [row, rows) against segments [start, end).
   void block(int row, int start, int end) {
     const int tileCount = end - start;
     const RowGroups groups(rows - row, V::kRows);
@@ -154,8 +156,8 @@ struct Attend {
     }
   }
 
-  // Turns the scores of a row into weights, relative to the largest score the row has met. `whole`: each lane of
-  // the block holds a cell, up to index `lastCell`.
+  // Replaces the scores of a row by weights, relative to the largest score of the row so far. `whole`: every lane of
+  // the block holds a cell; the last has index `lastCell`.
   void weigh(int row, int start, int tileCount, bool whole, int lastCell) {
     float* score = scores + row * kBlockLanes;
     const int index = job.tokens[row / job.group].index;
@@ -164,7 +166,7 @@ struct Attend {
     const float maximum = blockMaximum > maxima[row] ? blockMaximum : maxima[row];
     const typename V::Floats shift = V::set(maximum);
     typename V::Floats sum = V::zero();
-#pragma GCC unroll 2  // the polynomial is one long chain
+#pragma GCC unroll 2  // the polynomial is one dependency chain
     for (int i = 0; i < tileCount * kTile; i += V::kWidth) {
       const typename V::Floats weight = V::exp2(V::sub(V::load(score + i), shift));
       sum = V::add(sum, weight);
@@ -180,7 +182,7 @@ struct Attend {
     weights[row] += V::total(sum);
   }
 
-  // Replaces the scores of lanes that a query at `index` may not see.
+  // Sets the scores of lanes that a query at `index` must not see to minus infinity.
   void hide(float* score, int start, int tileCount, int index) {
     for (int t = 0; t < tileCount; t++) {
       const uint32_t visible = visibleLanes(job.segments[start + t], index);
@@ -192,7 +194,7 @@ struct Attend {
     }
   }
 
-  // Two chains, because one would wait for itself. `count` is a multiple of kTile.
+  // Two chains to hide latency. `count` is a multiple of kTile.
   static float largest(const float* score, int count) {
     typename V::Floats even = V::set(-FLT_MAX), odd = even;
     int i = 0;

@@ -1,6 +1,6 @@
-// The inner parts of attention/kernels/kernel.h: the register-blocked products, the choice among them, tiles of any type
-// rotated into words that the products read, and the polynomial of the exponential. Unnamed for the reason given
-// there, and written against the same Math.
+// Inner parts of attention/kernels/kernel.h: register-blocked micro-kernels, their dispatch by size, conversion of
+// tiles of any type to f32, and the polynomial of the exponential. In an unnamed namespace and written against the same
+// V.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 namespace pocket {
 namespace {
 
-// 2^f for |f| <= 1/2 by a polynomial of degree 5, minimax in relative error (1e-7 in exact arithmetic) among
-// those that are exactly 1 at 0, so that a row which sees one key gets exactly its value.
+// 2^f for |f| <= 1/2: polynomial of degree 5, minimax in relative error (1e-7 in exact arithmetic) among those that are
+// exactly 1 at 0, so that a row that sees one key gets exactly its value.
 template <class V>
 typename V::Floats exp2Polynomial(typename V::Floats f) {
   typename V::Floats p = V::set(0.0013264728f);
@@ -25,7 +25,7 @@ typename V::Floats exp2Polynomial(typename V::Floats f) {
 
 // ---- micro-kernels: kRows x kVectors accumulators in registers ----
 
-// scores[row][tile][lane] for Rows rows and Tiles tiles. `q` (rows, steps) words, `scores` (rows, kBlockLanes).
+// scores[row][tile][lane] for Rows rows and Tiles tiles. `q` (rows, steps = headDim), `scores` (rows, kBlockLanes).
 template <class V, int Rows, int Tiles>
 void scoreTiles(const float* q, int steps, const float* const* tiles, float* scores) {
   constexpr int kPerTile = kTile / V::kWidth;
@@ -55,8 +55,8 @@ void scoreTiles(const float* q, int steps, const float* const* tiles, float* sco
     for (int v = 0; v < Tiles * kPerTile; v++) V::store(scores + r * kBlockLanes + v * V::kWidth, sum[r][v]);
 }
 
-// sums[row][0 .. Vectors * kWidth) += weights x values over `tileCount` tiles. `weights` (rows, kBlockLanes) words
-// in rows of kBlockLanes floats; `sums` (rows, headDim) and the tiles at the first column wanted.
+// sums[row][0 .. Vectors * kWidth) += weights x values over `tileCount` tiles. `weights` (rows, kBlockLanes), `sums`
+// (rows, headDim) at the first column; `column` is that of the tiles.
 template <class V, int Rows, int Vectors>
 void addValues(const float* weights, const float* const* tiles, int tileCount, int headDim, int column,
                float* sums) {
@@ -87,7 +87,7 @@ void addValues(const float* weights, const float* const* tiles, int tileCount, i
     for (int v = 0; v < Vectors; v++) V::store(sums + static_cast<int64_t>(r) * headDim + v * V::kWidth, sum[r][v]);
 }
 
-// ---- choosing a micro-kernel by row count and width, which are known only at run time ----
+// ---- dispatch to a micro-kernel by row count and width, which are known only at run time ----
 
 template <class V, int Tiles, int Rows = V::kRows>
 void scoreRows(int rows, const float* q, int steps, const float* const* tiles,
@@ -118,16 +118,16 @@ void addColumns(int rows, int vectors, const float* weights, const float* const*
     addColumns<V, Vectors - 1>(rows, vectors, weights, tiles, tileCount, headDim, column, sums);
 }
 
-// Cuts rows into groups of nearly equal size, at most kRows: 7 becomes 4 + 3 and not 6 + 1.
+// Splits rows into groups of nearly equal size, at most maxRows: 7 becomes 4 + 3, not 6 + 1.
 struct RowGroups {
   int count, size, larger;
   RowGroups(int rows, int maxRows) : count((rows + maxRows - 1) / maxRows), size(rows / count), larger(rows % count) {}
   int rows(int group) const { return size + (group < larger ? 1 : 0); }
 };
 
-// ---- tiles as words ----
+// ---- tiles as f32 ----
 
-// Both functions return the tile in the store itself where the products can read it as it lies, else `buffer`.
+// Both functions return a pointer into the store if the tile can be used as it is, else convert to `buffer`.
 template <class V>
 const float* keyTile(const AttendJob& job, int64_t tile, float* buffer) {
   const int64_t first = tile * kTile * job.headDim;
@@ -156,7 +156,7 @@ const float* keyTile(const AttendJob& job, int64_t tile, float* buffer) {
   return buffer;
 }
 
-// Rows of lanes outside [begin, end) are zero: their weights are zero, but zero times NaN is not.
+// Rows of lanes outside [begin, end) are zero: their weights are zero, but 0 * NaN is NaN.
 template <class V>
 const float* valueTile(const AttendJob& job, const Segment& segment, float* buffer) {
   const int64_t first = segment.tile * kTile * job.headDim;

@@ -1,5 +1,5 @@
-// The attention kernel for any machine: four floats by the compiler's vector extension, which becomes SSE2 on
-// x86-64 and NEON on 64-bit Arm without a flag.
+// The attention kernel for any machine: four floats in the vector extension of the compiler, which compiles to SSE2 on
+// x86-64 and to NEON on 64-bit ARM without flags.
 #include "attention/kernels/kernel.h"
 
 namespace pocket {
@@ -34,10 +34,10 @@ struct Vector4 {
   }
   static float total(Floats x) { return (x[0] + x[2]) + (x[1] + x[3]); }
 
-  // 2^x for x <= 0, zero below -126. Not-a-number stays one. See exp2Polynomial.
+  // 2^x for x <= 0; zero below -126. NaN stays NaN. See exp2Polynomial.
   static Floats exp2(Floats x) {
     const Floats clamped = x < -126.0f ? set(-126.0f) : x;
-    const Floats shifted = clamped + kRounder;  // the integer nearest to x now stands in the low bits
+    const Floats shifted = clamped + kRounder;  // the low bits now hold the integer nearest to x
     const Floats fraction = clamped - (shifted - kRounder);
     const Floats power = cast<Floats>((cast<Bits4>(shifted) << 23) + 0x3f800000u);
     return x < -126.0f ? zero() : exp2Polynomial<Vector4>(fraction) * power;
@@ -46,7 +46,7 @@ struct Vector4 {
   static Floats loadF16(const uint16_t* from) {
     const Bits4 h = widen(from);
     const Bits4 magnitude = (h & 0x7fffu) << 13;
-    const Floats finite = cast<Floats>(magnitude) * 0x1p112f;  // moves the exponent's bias; subnormals come out right
+    const Floats finite = cast<Floats>(magnitude) * 0x1p112f;  // adjusts the exponent bias; correct for subnormals
     const Bits4 special = magnitude | 0x7f800000u;
     const Bits4 bits = (h & 0x7c00u) == 0x7c00u ? special : cast<Bits4>(finite);
     return cast<Floats>(bits | ((h & 0x8000u) << 16));

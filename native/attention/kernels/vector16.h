@@ -1,8 +1,8 @@
-// Sixteen floats in an AVX-512 register, for the two kernels that use them. Included only by files compiled with
-// AVX-512 flags; unnamed for the reason given in attention/kernels/kernel.h.
+// Sixteen floats in an AVX-512 register, for the AVX-512 kernels. Include only in files compiled with AVX-512 flags. In
+// an unnamed namespace; attention/kernels/kernel.h gives the reason.
 #pragma once
 
-// gcc 12 takes its own headers' "any value" operands for mistakes (its bug 105593).
+// gcc 12 warns about its own headers (gcc bug 105593).
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -36,7 +36,7 @@ struct Vector16 {
   static float largest(Floats x) { return _mm512_reduce_max_ps(x); }
   static float total(Floats x) { return _mm512_reduce_add_ps(x); }
 
-  // 2^x for x <= 0, zero below -126. Not-a-number stays one.
+  // 2^x for x <= 0; zero below -126. NaN stays NaN.
   static Floats exp2(Floats x) {
     const __mmask16 kept = _mm512_cmp_ps_mask(x, set(-126.0f), _CMP_NLT_UQ);
     const Floats whole = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);

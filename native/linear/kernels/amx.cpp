@@ -1,5 +1,5 @@
-// The linear kernel for x86-64 with AMX: tiles for many rows, the VNNI kernel for all else. Runs only after cpu/features.h has
-// said yes.
+// The linear kernel for x86-64 with AMX: tiles for many rows, the VNNI kernel for everything else. Compiled with AMX
+// flags; call only if cpu/features.h supports Isa::kAmx.
 #include "cpu/amx_tiles.h"
 #include "linear/kernels/avx512vnni.h"
 #include "linear/kernels/amx_kernel.h"

@@ -1,21 +1,21 @@
-// The linear kernel's many rows over tiles: registers of 16 rows of 64 bytes whose product is one instruction, as
-// Intel's AMX has them. Everything else (few rows, rounding, f32, results) is another kernel's of the same Math, and sums are
-// made by the same operations in the same order, so a row has the same bits whichever of the two ran. Unnamed for the
-// reason given in linear/kernels/kernel.h.
+// Replaces `multiply` of another linear kernel by AMX tiles (16 rows of 64 bytes; TDPBSSD multiplies int8). All other
+// functions (few rows, quantization, f32, results) stay those of the kernel over the same Math. Sums are made by the
+// same operations in the same order, so a row gets the same bits from both. In an unnamed namespace;
+// linear/kernels/kernel.h gives the reason.
 //
-// A group of a panel is a tile of weights as it lies, 16 rows of x are a tile once a row is 32 bytes:
+// A group of a panel is a tile of weights as stored; 16 rows of x of 32 bytes are a tile:
 //
-//   x        16 rows of 32 bytes            tile 2, 4                of a half: 16 rows of 16 bytes    tile 6
-//   weights  8 quads of 64 bytes            tile 3, 5                           4 quads of 64 bytes    tile 7
+//   x        16 rows of 32 bytes            tile 2, 4                with halves: 16 rows of 16 bytes     tile 6
+//   weights  8 quads of 64 bytes            tile 3, 5                             4 quads of 64 bytes     tile 7
 //   dots     16 rows of 16 int32            tile 0, 1   +=  x * weights
 //
-// Dots are stored, read back row by row and scaled (addDots) while the next group's are made. Weights are signed here,
-// code - zero, so that dots start at zero. Sixteen rows are read and multiplied where a tile of rows has fewer: what
-// follows them in memory is read for nothing.
+// Dots are stored, loaded row by row and scaled (addDots) while the dots of the next group are computed. Weights are
+// signed here, code - zero, so that dots start at zero. Sixteen rows are always loaded and multiplied; the results of
+// rows beyond the tile are ignored.
 //
-// Tiles gives:  enter(configuration), leave()                around all others, on each thread
-//               zero<t>, load<t>(from, stride), store<t>(to, stride)
-//               dot<sums, x, weights>()                      signed bytes times signed bytes
+// Tiles provides:  enter(configuration), leave()                around all others, on each thread
+//                  zero<t>, load<t>(from, stride), store<t>(to, stride)
+//                  dot<sums, x, weights>()                      int8 times int8
 #pragma once
 
 #include "linear/kernels/kernel.h"
@@ -30,7 +30,7 @@ constexpr TileConfiguration kGroupTileShapes = {
 template <class Math, class Tiles>
 class AmxLinearTable {
  public:
-  // `rest` as it is, but for what is done with tiles. It is read now and not kept.
+  // A copy of `rest` with `unpack` and `multiply` by tiles. `rest` is not referenced later.
   static LinearKernel basedOn(const LinearKernel& rest, const char* name) {
     LinearKernel kernel = rest;
     kernel.name = name;
@@ -45,7 +45,7 @@ class AmxLinearTable {
  private:
   struct Dots {
     alignas(64) int32_t first[kMaxTileRows * kPanelRows];
-    alignas(64) int32_t last[kMaxTileRows * kPanelRows];  // with halves
+    alignas(64) int32_t last[kMaxTileRows * kPanelRows];  // only with halves
   };
 
   static void enter() { Tiles::enter(kGroupTileShapes); }
@@ -93,7 +93,7 @@ class AmxLinearTable {
     for (int r = 0; r < R; r++) Math::store(sums + r * kPanelRows, inner[r]);
   }
 
-  // Neighbouring groups use different tiles (Odd), so that one need not wait for the other.
+  // Consecutive groups use different tiles (Odd) to avoid a dependency.
   template <BlockFormat F, int R, int Odd>
   [[gnu::always_inline]] static void makeDots(const UnpackedPanel& panel, int group, const RowTile& tile, Dots& dots) {
     const int8_t* x = tile.codes + static_cast<int64_t>(group) * R * kGroupColumns;
@@ -116,8 +116,8 @@ class AmxLinearTable {
   }
 
   template <BlockFormat F, int R>
-  [[gnu::always_inline]] static void scaleDots(const UnpackedPanel& panel, int group, const RowTile& tile, const Dots& dots,
-                                               typename Math::Floats* sums) {
+  [[gnu::always_inline]] static void scaleDots(const UnpackedPanel& panel, int group, const RowTile& tile,
+                                               const Dots& dots, typename Math::Floats* sums) {
     constexpr BlockLayout kLayout = layoutOf(F);
     constexpr int kWords = wordsOf(extraOf(F)), kScales = kLayout.halves ? 32 : 16;
     GroupScales<Math> scales;

@@ -1,6 +1,6 @@
-// The linear kernel for x86-64 with AVX2. Products of bytes are added in pairs to 16 bits (vpmaddubsw), which holds
-// as many quads of a group as the codes' width allows before the sums are widened: |x| <= 127, so a pair is at most
-// 2 * 127 * (2^bits - 1). Codes of eight bits are kept signed and their sign is moved over to x.
+// The linear kernel for x86-64 with AVX2. Compiled with AVX2 flags; call only if cpu/features.h supports Isa::kAvx2.
+// vpmaddubsw adds products of bytes in pairs to 16 bits: |x| <= 127, so a pair is at most 2 * 127 * (2^bits - 1), and
+// several quads of a group fit before the sums are widened. 8-bit codes are kept signed and their sign is moved to x.
 #include <immintrin.h>
 
 #include "linear/kernels/kernel.h"
@@ -37,7 +37,9 @@ struct Avx2Math {
   static Floats mul(Floats a, Floats b) { return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)}; }
   static Floats add(Floats a, Floats b) { return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)}; }
   static Floats toFloats(Ints x) { return {_mm256_cvtepi32_ps(x.low), _mm256_cvtepi32_ps(x.high)}; }
-  static Floats loadF16(const uint8_t* from) { return {_mm256_cvtph_ps(sixteen(from)), _mm256_cvtph_ps(sixteen(from + 16))}; }
+  static Floats loadF16(const uint8_t* from) {
+    return {_mm256_cvtph_ps(sixteen(from)), _mm256_cvtph_ps(sixteen(from + 16))};
+  }
   static Floats loadUint8(const uint8_t* from) {
     return toFloats({_mm256_cvtepu8_epi32(eight(from)), _mm256_cvtepu8_epi32(eight(from + 8))});
   }
@@ -97,8 +99,9 @@ struct Avx2Math {
   }
 
   template <int R, int First, int End, int Bits, bool Start>
-  [[gnu::always_inline]] static void dots(const Codes& codes, const int8_t* x, [[maybe_unused]] const int32_t* start, Ints* to) {
-    constexpr int kFit = Bits == 4 ? 8 : Bits == 5 ? 4 : Bits == 6 ? 2 : 1;  // quads that 16 bits hold
+  [[gnu::always_inline]] static void dots(const Codes& codes, const int8_t* x, [[maybe_unused]] const int32_t* start,
+                                          Ints* to) {
+    constexpr int kFit = Bits == 4 ? 8 : Bits == 5 ? 4 : Bits == 6 ? 2 : 1;  // quads whose sum fits 16 bits
     const __m256i ones = _mm256_set1_epi16(1);
     for (int r = 0; r < R; r++) {
       const __m256i from = Start ? _mm256_set1_epi32(start[r]) : _mm256_setzero_si256();

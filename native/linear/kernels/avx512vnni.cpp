@@ -1,5 +1,5 @@
-// The linear kernel for x86-64 with AVX-512 and its dot product of four bytes. Runs only after linear/linear.cpp has asked the
-// processor.
+// The linear kernel for x86-64 with AVX-512 VNNI. Compiled with those flags; call only if cpu/features.h says
+// hasAvx512Vnni().
 #include "linear/kernels/avx512vnni.h"
 
 namespace pocket {

@@ -1,6 +1,6 @@
-// Sixteen lanes of arithmetic for x86-64 with AVX-512 and its dot product of four bytes (vpdpbusd), which multiplies 64
-// pairs at once: unsigned codes of weights in a register, signed codes of x broadcast from memory. For files compiled
-// for such a processor; unnamed for the reason given in linear/kernels/kernel.h.
+// The Math of the linear kernel for AVX-512 VNNI: 16 lanes. vpdpbusd multiplies 64 pairs: unsigned codes of weights in
+// a register, signed codes of x broadcast from memory. Include only in files compiled with those flags. In an unnamed
+// namespace; linear/kernels/kernel.h gives the reason.
 #pragma once
 
 #pragma GCC diagnostic push
@@ -92,7 +92,8 @@ struct VnniMath {
   }
 
   template <int R, int First, int End, int Bits, bool Start>
-  [[gnu::always_inline]] static void dots(const Codes& codes, const int8_t* x, [[maybe_unused]] const int32_t* start, Ints* to) {
+  [[gnu::always_inline]] static void dots(const Codes& codes, const int8_t* x, [[maybe_unused]] const int32_t* start,
+                                          Ints* to) {
 #pragma GCC unroll 16
     for (int r = 0; r < R; r++) {
       to[r] = Start ? _mm512_set1_epi32(start[r]) : _mm512_setzero_si512();
@@ -104,7 +105,7 @@ struct VnniMath {
 
  private:
   static __m128i sixteen(const uint8_t* from) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); }
-  // Four codes of x broadcast by the instruction itself; gcc 12 makes a second instruction of it.
+  // Inline assembly: the broadcast is an operand of the instruction; gcc 12 emits a separate one.
   static void addProducts(Ints& sums, __m512i codes, const int8_t* x) {
     struct Four {
       int8_t bytes[4];

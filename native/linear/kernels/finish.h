@@ -1,5 +1,5 @@
-// From sums to results: bias, silu of a gate times its factor. Plain loops that become vector code under the flags of
-// each linear_<isa>.cpp; unnamed for the reason given in linear/kernels/kernel.h.
+// Converts sums to results: adds the bias, applies SwiGLU. Plain loops, auto-vectorised with the flags of each kernel.
+// In an unnamed namespace; linear/kernels/kernel.h gives the reason.
 #pragma once
 
 #include <cstring>
@@ -10,8 +10,7 @@
 namespace pocket {
 namespace {
 
-// y / (1 + e^-y). Kept within 87 by its bits: of comparisons of floats gcc makes branches, folds the exponential of a
-// bound into them, and is left with scalar code.
+// y / (1 + e^-y). Clamped to 87 by bit operations: with float comparisons gcc emits branches and scalar code.
 inline float silu(float y) {
   constexpr uint32_t kSign = 0x80000000u, kMax = 0x42ae0000u;  // 87
   const uint32_t bits = static_cast<uint32_t>(wordAt(&y)), magnitude = bits & ~kSign;
@@ -19,7 +18,7 @@ inline float silu(float y) {
   return y / (1 + exponential(floatAt(&kept)));
 }
 
-// Of sixteen mostly, which then are a constant.
+// The common count of 16 is a constant, so its copy is inlined.
 inline void copy(float* to, const float* from, int count) {
   if (count == kPanelRows) std::memcpy(to, from, sizeof(float) * kPanelRows);
   else std::memcpy(to, from, sizeof(float) * count);
@@ -39,7 +38,7 @@ inline void finishPanel(const Finish& job, int row, int panel) {
   copy(job.out + row * job.stride + n, results, lanes);
 }
 
-// Rows are far apart: lines are asked for some rows before they are written.
+// Rows are far apart in memory, so lines are prefetched kPrefetchRows rows before they are written.
 inline void finishRows(const Finish& job) {
   constexpr int kPrefetchRows = 3;
   const int panels = (job.lanes + kPanelRows - 1) / kPanelRows;

@@ -1,18 +1,18 @@
-// The linear kernel, once for all instruction sets: a linear_<isa>.cpp defines sixteen lanes of arithmetic and
-// instantiates LinearTable<Math>. Everything here lies in an unnamed namespace, so that each such file has its own
-// copy and none is merged with one compiled for another machine. These files are compiled without contraction: a
-// product is fused with a sum where fma is written and nowhere else.
+// The linear kernel, as a template over Math. Each linear/kernels/*.cpp defines 16 lanes of arithmetic and instantiates
+// LinearTable<Math>. Everything is in an unnamed namespace: each .cpp is compiled with its own flags and needs its own
+// copy, which the linker must not merge with one compiled for another instruction set. Compiled with -ffp-contract=off:
+// only an explicit fma is fused.
 //
-// Per group of 32 columns, row r and lane n (a row of W), in the order of columns:
+// Per group of 32 columns, for row r and lane n (a row of W), in column order:
 //   dot[n] = start[r] + sum over k of code[n][k] * x[r][k]         integers, exact
-//   sum[n] = fma(dot[n], scale[n] * scale of x[r], sum[n])         and fma(minimum[n], extra[r], …) where there is one
+//   sum[n] = fma(dot[n], scale[n] * scale of x[r], sum[n])         and fma(minimum[n], extra[r], …) with a minimum
 //
-// Math gives:  Floats, Ints   16 lanes: zero, set, load, store, fma, mul, toFloats, f16, bytes, signedBytes;
-//                             for linear/kernels/amx_kernel.h loadInts
-//              Codes          a group's codes, taken apart: unpack<bits> from the file's order, load from an UnpackedPanel,
-//                             unpackTo to one, column(codes, k) as floats
-//              dots<R, first quad, end quad, bits, start>   R rows against quads of a group, from `start` or zero
-//              kRows, kStreamRows   rows in a tile       kSigned8   8-bit codes are kept as code - 128
+// Math provides:  Floats, Ints   16 lanes: set, load, store, fma, mul, add, toFloats, loadF16, loadUint8, loadInt8;
+//                                loadInts for linear/kernels/amx_kernel.h
+//                 Codes          the unpacked codes of a group: unpack<bits> from a record, loadCodes from an
+//                                UnpackedPanel, unpackTo to an UnpackedPanel, column(codes, k) as floats
+//                 dots<R, first quad, end quad, bits, start>   R rows x quads of a group, from `start` or zero
+//                 kRows, kStreamRows   rows of a tile       kSigned8   8-bit codes are kept as code - 128
 #pragma once
 
 #include <utility>
@@ -27,7 +27,7 @@ namespace {
 
 template <class Math>
 struct GroupScales {
-  typename Math::Floats scale, second, minimum;  // second: of the last 16 columns; those that a format has
+  typename Math::Floats scale, second, minimum;  // second: of the last 16 columns; set only as the format needs
 };
 
 template <class Math, BlockFormat F>
@@ -50,8 +50,8 @@ inline GroupScales<Math> scalesAt(const uint8_t* record, int group) {
   return found;
 }
 
-// A row's sum and its dot products with a group; with halves those of the first and the last 16 columns, else all are
-// in `first`. `extra` is the row's own.
+// Adds the dot products of a group to the sum of a row. With halves, `first` and `last` are those of the first and last
+// 16 columns; otherwise `first` has all. `extra` is that of the row.
 template <class Math, BlockFormat F>
 [[gnu::always_inline]] inline typename Math::Floats addDots(const typename Math::Ints& first,
                                                             [[maybe_unused]] const typename Math::Ints& last,
@@ -70,10 +70,11 @@ template <class Math, BlockFormat F>
   }
 }
 
-// Adds a group's products to the sums of R rows.
+// Adds the products of a group to the sums of R rows.
 template <class Math, BlockFormat F, int R>
-[[gnu::always_inline]] inline void addGroup(const typename Math::Codes& codes, const GroupScales<Math>& scales, const int8_t* x,
-                     const float* xScales, const int32_t* extra, typename Math::Floats* sums) {
+[[gnu::always_inline]] inline void addGroup(const typename Math::Codes& codes, const GroupScales<Math>& scales,
+                                            const int8_t* x, const float* xScales, const int32_t* extra,
+                                            typename Math::Floats* sums) {
   constexpr BlockLayout kLayout = layoutOf(F);
   constexpr bool kStart = !kLayout.minimum && !(Math::kSigned8 && kLayout.bits == 8);
   typename Math::Ints first[R], last[R];
@@ -87,10 +88,10 @@ template <class Math, BlockFormat F, int R>
   for (int r = 0; r < R; r++) sums[r] = addDots<Math, F>(first[r], last[r], scales, xScales[r], extra + r, sums[r]);
 }
 
-constexpr int kPrefetchBytes = 2048;  // bytes that are asked for in advance
-constexpr int kStreamPrefetchBytes = 4096;  // by stream, which is through with them sooner
+constexpr int kPrefetchBytes = 2048;  // prefetch distance
+constexpr int kStreamPrefetchBytes = 4096;  // prefetch distance of stream, which consumes faster
 
-// From a few cache lines before its end on, a prefetch reaches into the next panel; past the last one it is ignored.
+// May reach into the next panel; beyond the last one a prefetch has no effect.
 template <int Distance = kPrefetchBytes>
 inline void prefetch(const uint8_t* from, int bytes) {
   for (int i = 0; i < bytes; i += 64) __builtin_prefetch(from + Distance + i, 0, 3);
@@ -196,7 +197,7 @@ void multiplyFloatRows(const float* weights, const float* x, int columns, float*
 
 // --- the table -----------------------------------------------------------------------------------------------
 
-// Calls use(constant) with the format as a constant of the compiler's.
+// Calls use() with the format as a compile-time constant.
 template <class Use>
 void withFormat(BlockFormat format, Use use) {
   switch (format) {
@@ -233,7 +234,7 @@ struct LinearTable {
     constexpr Function kFunctions[] = {multiplyRows<Math, F, I + 1>...};
     kFunctions[tile.rows - 1](panel, columns, tile, sums);
   }
-  // Once opened, formats differ by their bits only where the dot products do.
+  // Unpacked formats share code if their dot products are the same.
   static void multiply(BlockFormat format, const UnpackedPanel& panel, int columns, const RowTile& tile, float* sums) {
     withFormat(format, [&](auto f) {
       multiplyAny<Math::sameWhenUnpacked(f())>(panel, columns, tile, sums,
@@ -260,8 +261,8 @@ struct LinearTable {
   }
 
   static constexpr LinearKernel named(const char* name) {
-    return {name, Math::kRows, Math::kRows, Math::kStreamRows, quantizeRows, stream, unpack, multiply, dequantize, multiplyFloats,
-            finishRows};
+    return {name, Math::kRows, Math::kRows, Math::kStreamRows, quantizeRows, stream, unpack, multiply, dequantize,
+            multiplyFloats, finishRows};
   }
 };
 

@@ -1,6 +1,6 @@
-// The linear kernel for 64-bit ARM with the dot product of four bytes (sdot, ARMv8.2). Both factors are signed there:
-// codes of up to six bits are non-negative anyway, codes of eight bits are kept as code - 128. Runs only after
-// linear/linear.cpp has asked the system. It has been run under an emulator only; nobody has measured it.
+// The linear kernel for 64-bit ARM with the int8 dot product (sdot, ARMv8.2). Compiled with that flag; call only if
+// cpu/features.h supports Isa::kNeon. Both factors are signed: codes of up to six bits are non-negative, 8-bit codes
+// are kept as code - 128. Tested under an emulator only; speed not measured.
 #include <arm_neon.h>
 
 #include "linear/kernels/kernel.h"
@@ -54,11 +54,15 @@ struct NeonMath {
     return each([&](int i) { return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(from + 8 * i))); });
   }
   static Floats loadUint8(const uint8_t* from) {
-    return each([&](int i) { return vcvtq_f32_u32(uint32x4_t{from[4 * i], from[4 * i + 1], from[4 * i + 2], from[4 * i + 3]}); });
+    return each([&](int i) {
+      return vcvtq_f32_u32(uint32x4_t{from[4 * i], from[4 * i + 1], from[4 * i + 2], from[4 * i + 3]});
+    });
   }
   static Floats loadInt8(const uint8_t* from) {
     const int8_t* at = reinterpret_cast<const int8_t*>(from);
-    return each([&](int i) { return vcvtq_f32_s32(int32x4_t{at[4 * i], at[4 * i + 1], at[4 * i + 2], at[4 * i + 3]}); });
+    return each([&](int i) {
+      return vcvtq_f32_s32(int32x4_t{at[4 * i], at[4 * i + 1], at[4 * i + 2], at[4 * i + 3]});
+    });
   }
 
   template <int Bits>

@@ -1,4 +1,4 @@
-// Sixteen lanes of arithmetic in plain C++. Unnamed for the reason given in linear/kernels/kernel.h.
+// The Math of the linear kernel in plain C++. In an unnamed namespace; linear/kernels/kernel.h gives the reason.
 #pragma once
 
 #include "linear/kernels/kernel.h"
@@ -44,7 +44,7 @@ struct PortableMath {
     return result;
   }
   static void store(float* to, const Floats& x) { std::memcpy(to, x.lanes, sizeof x.lanes); }
-  // Rounds twice, unlike its name: a fused one is a call where the processor need not have it.
+  // Rounds twice: a real fma is a library call on processors without it.
   static Floats fma(const Floats& a, const Floats& b, const Floats& c) {
     return each([&](int n) { return a.lanes[n] * b.lanes[n] + c.lanes[n]; });
   }
@@ -109,8 +109,7 @@ struct PortableMath {
  private:
   static float half(const uint8_t* from) {
     const uint32_t bits = from[0] | from[1] << 8, magnitude = bits & 0x7fff;
-    // Moves the exponent by multiplying, which treats subnormal numbers as it should; what was infinite or not a
-    // number stays so by its exponent.
+    // Adjusts the exponent by a multiplication, which is correct for subnormals; infinity and NaN are handled below.
     const uint32_t wide = magnitude << 13;
     float value = floatAt(&wide) * 0x1p112f;
     if (magnitude >= 0x7c00) {

@@ -1,5 +1,5 @@
-// Rows of x quantized to eight bits, in plain loops that become vector code under the flags of each linear_<isa>.cpp;
-// unnamed for the reason given in linear/kernels/kernel.h.
+// Quantizes rows of x to eight bits. Plain loops, auto-vectorised with the flags of each kernel. In an unnamed
+// namespace; linear/kernels/kernel.h gives the reason.
 #pragma once
 
 #include <cmath>
@@ -22,10 +22,10 @@ inline float floatAt(const void* from) {
   return number;
 }
 
-// Rounds 32 numbers to the nearest multiples of largest / 127. Returns the scale: NaN when one is not finite, 0 when
-// all are (nearly) zero.
+// Quantizes 32 numbers to the nearest multiples of largest / 127. Returns the scale: NaN if one is not finite, 0 if all
+// are below 2^-100.
 inline float quantizeGroup(const float* x, int8_t* codes) {
-  uint32_t largestBits = 0;  // magnitudes order as their bits do, and NaN is above them all
+  uint32_t largestBits = 0;  // magnitudes order like their bits; NaN is above all
   for (int i = 0; i < kGroupColumns; i++) {
     const uint32_t bits = static_cast<uint32_t>(wordAt(x + i)) & 0x7fffffffu;
     largestBits = bits > largestBits ? bits : largestBits;
@@ -37,13 +37,13 @@ inline float quantizeGroup(const float* x, int8_t* codes) {
   }
   const float inverse = 127 / largest;
   for (int i = 0; i < kGroupColumns; i++) {
-    const float shifted = x[i] * inverse + 0x1.8p23f;  // rounds to the nearest integer, which is then in the low bits
+    const float shifted = x[i] * inverse + 0x1.8p23f;  // the low bits now hold the nearest integer
     codes[i] = static_cast<int8_t>(wordAt(&shifted));
   }
   return largest / 127;
 }
 
-// Eight at a time, as unsigned bytes: gcc adds them one by one otherwise.
+// Eight at a time as unsigned bytes; gcc would add one by one.
 inline int32_t sumOfSixteen(const int8_t* codes) {
   constexpr uint64_t kEven = 0x00ff00ff00ff00ffull, kFlip = 0x8080808080808080ull;
   uint64_t words[2], pairs = 0;

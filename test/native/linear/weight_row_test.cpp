@@ -1,5 +1,5 @@
 // What stands beside the products in a graph of panels: rows of an embedding against the layout read by the
-// letter, and the norm of the rest stream against two plain loops in double.
+// letter, and the norm of the residual stream against two plain loops in double.
 #include "support/check.h"
 #include "linear/scene.h"
 #include "linear/rms_norm.h"
