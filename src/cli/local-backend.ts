@@ -1,6 +1,6 @@
 // The Backend of a local model over chat and engine, with the counts of both. It opens and closes nothing.
 import type { Manifest } from "../../models/manifest.ts";
-import type { Engine } from "../engine/engine.ts";
+import type { Engine, EngineStats } from "../engine/engine.ts";
 import type { Backend, StepReport } from "../server/backend.ts";
 import type { LocalChat } from "../session/local-chat.ts";
 import type { ChatTemplate } from "../text/template.ts";
@@ -58,7 +58,7 @@ export function localBackend(parts: LocalParts): Backend {
       const { isa, kvType, threads, runtimeVersion, device } = engine.info;
       return {
         ...(broken && { broken: { message: broken.message, since: broken.since.getTime() } }),
-        engine: { ...engine.stats(), device, isa, kvType, threads, runtimeVersion },
+        engine: { ...withFormerKeys(engine.stats()), device, isa, kvType, threads, runtimeVersion },
       };
     },
     counts() {
@@ -67,5 +67,17 @@ export function localBackend(parts: LocalParts): Backend {
       return { pages, pagesFree, pagesUsed, ...sessions, preemptions: sessions.preemptions + preemptions };
     },
     watchSteps: (watcher) => steps.watch(watcher),
+  };
+}
+
+/** Adds the former names of four counters, which clients of /health may read. */
+function withFormerKeys(stats: EngineStats): Readonly<Record<string, number>> {
+  const { pagesUsed, preempted, preemptions, draftTokens } = stats;
+  return {
+    ...stats,
+    pagesLent: pagesUsed,
+    parked: preempted,
+    parkings: preemptions,
+    proposedTokens: draftTokens,
   };
 }

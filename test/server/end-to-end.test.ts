@@ -84,7 +84,8 @@ test("a session can be listed and deleted, and its pages come back", async () =>
   const url = `http://127.0.0.1:${server.port}/v1/sessions`;
   const listed = (await (await fetch(url)).json()) as { data: { id: string; tokens: number }[] };
   expect(listed.data.find(({ id }) => id === "short-lived")!.tokens).toBeGreaterThan(0);
-  const { pagesFree } = await server.health();
+  const { pagesFree, pagesUsed, pagesLent } = await server.health();
+  expect(pagesLent).toBe(pagesUsed); // the former name
   expect((await fetch(`${url}/short-lived`, { method: "DELETE" })).status).toBe(200);
   expect((await server.health()).pagesFree).toBeGreaterThan(pagesFree);
   expect((await fetch(`${url}/short-lived`, { method: "DELETE" })).status).toBe(404);
