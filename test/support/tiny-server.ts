@@ -13,7 +13,14 @@ import { ensureTinyModel } from "./tiny-model.ts";
 export interface TinyServer {
   readonly port: number;
   readonly client: OpenAI;
-  health(): Promise<{ running: number; pagesFree: number; pages: number; tokensComputed: number }>;
+  health(): Promise<{
+    running: number;
+    pagesUsed: number;
+    pagesLent: number;
+    pagesFree: number;
+    pages: number;
+    tokensComputed: number;
+  }>;
   close(): Promise<void>;
 }
 
