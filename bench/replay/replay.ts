@@ -101,13 +101,13 @@ export async function play(
   const count = (message: Message) =>
     5 + server.countText(message.content) + server.countText(JSON.stringify(message.toolCalls ?? ""));
   const session = `${name} ${arm}`;
-  const till = new WatchingTill(new ChatCostModel(server.chat, { reuse, repair: "none" }), count);
+  const costModel = new WatchingCostModel(new ChatCostModel(server.chat, { reuse, repair: "none" }), count);
   server.takeWork();
-  const report = await replayReport(readRecording(name, text), harness, { count, costModel: till, session });
+  const report = await replayReport(readRecording(name, text), harness, { count, costModel, session });
   const { linear, attention } = server.takeWork();
   server.drop(session);
-  const costs = report.turns.map((cost, place) => ({ ...cost, catalog: till.catalogs[place] ?? 0 }));
-  const sums = { ...sumsOf(report), catalog: till.catalogs.reduce((sum, tokens) => sum + tokens, 0) };
+  const costs = report.turns.map((cost, index) => ({ ...cost, catalog: costModel.catalogs[index] ?? 0 }));
+  const sums = { ...sumsOf(report), catalog: costModel.catalogs.reduce((sum, tokens) => sum + tokens, 0) };
   return { ...sums, "linear GMAC": linear, "attention GMAC": attention, costs };
 }
 
@@ -128,11 +128,11 @@ function sumsOf({ turns, compactions, expands, usage, computed, prefixOnly }: Ru
 }
 
 /** Notes how long the catalog behind each of the agent's requests is. */
-class WatchingTill implements CostModel {
+class WatchingCostModel implements CostModel {
   readonly catalogs: number[] = [];
 
   constructor(
-    private readonly till: CostModel,
+    private readonly costModel: CostModel,
     private readonly count: CountTokens,
   ) {}
 
@@ -140,11 +140,11 @@ class WatchingTill implements CostModel {
     const last = request.messages.at(-1);
     const isCatalog = last?.content.startsWith("[context catalog]");
     if (!request.fork) this.catalogs.push(last && isCatalog ? this.count(last) : 0);
-    return this.till.cost(request);
+    return this.costModel.cost(request);
   }
 
   addAnswer(message: Message): void {
-    this.till.addAnswer(message);
+    this.costModel.addAnswer(message);
   }
 }
 

@@ -1,6 +1,5 @@
 // Tags name archived ranges: `ctx-0001`. A label is a tag with the tags that its range refers to: `ctx-0002
 // refs=ctx-0001`. The agent reads labels at the head of a memory and in the catalog.
-import type { BlockId } from "./block.ts";
 
 /** Name of an archived range. */
 export type Tag = `ctx-${string}`;
@@ -19,14 +18,14 @@ export function labelOf(tag: Tag, refs: readonly Tag[]): string {
   return refs.length === 0 ? tag : `${tag} refs=${refs.join(",")}`;
 }
 
-/** First line of a memory: `[memory ctx-0002 refs=ctx-0001 covers=b011,b004-b005]`. */
-export function memoryHead(tag: Tag, refs: readonly Tag[], covers: readonly BlockId[]): string {
+/** First line of a memory; `covers` are block ids: `[memory ctx-0002 refs=ctx-0001 covers=b011,b004-b005]`. */
+export function memoryHead(tag: Tag, refs: readonly Tag[], covers: readonly string[]): string {
   return `[memory ${labelOf(tag, refs)} covers=${rangesOf(covers).join(",")}]`;
 }
 
 /** Joins consecutive ids: `b004-b005`. */
-function rangesOf(ids: readonly BlockId[]): string[] {
-  const ranges: BlockId[][] = [];
+function rangesOf(ids: readonly string[]): string[] {
+  const ranges: string[][] = [];
   for (const id of ids) {
     const last = ranges.at(-1)?.at(-1);
     if (last && last[0] === id[0] && Number(last.slice(1)) + 1 === Number(id.slice(1))) {

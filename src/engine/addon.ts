@@ -225,7 +225,7 @@ const addonPath = "build/addon/Release/pocket.node";
 
 /** Loads graph, weights and pool on a worker thread. Rejects with RUNTIME_MISSING, RUNTIME_FAILED, OUT_OF_MEMORY. */
 export async function openRunner(options: OpenOptions, packageRoot: string): Promise<Runner> {
-  const file = process.env["POCKET_ADDON"] ?? `${packageRoot}/${addonPath}`;
+  const file = process.env.POCKET_ADDON ?? `${packageRoot}/${addonPath}`;
   let native: NativeModule;
   try {
     native = createRequire(import.meta.url)(file) as NativeModule;

@@ -157,7 +157,8 @@ export class Engine implements EnginePort {
   }
 
   release(sequence: Sequence): void {
-    const task = sequence.task;
+    // Only `start` sets it.
+    const task = sequence.task as Task | undefined;
     if (task) void this.#loop.drop(task, pocketError("CANCELLED"));
     this.#loop.change(() => {
       if (sequence.bound && !this.#closed) this.runner.release(sequence.id);

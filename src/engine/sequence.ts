@@ -1,22 +1,41 @@
 // A handle on one native sequence. Calls that change cells are applied after the running step, in call order; reads in
 // between already return the state after them.
 import { pocketError } from "../errors.ts";
-import type { SequenceId } from "./addon.ts";
-import type { Engine } from "./engine.ts";
+import type { Cells, SequenceId } from "./addon.ts";
 import type { Generated, Job, SequencePort } from "./job.ts";
-import type { Task } from "./task.ts";
+
+/** What a sequence asks of its engine. Ranges are [start, end), in cells. */
+export interface SequenceEngine {
+  readonly closed: boolean;
+  exactLength(sequence: Sequence): number;
+  cells(sequence: Sequence): Cells;
+  start(sequence: Sequence, job: Job): AsyncGenerator<Generated, void, undefined>;
+  fork(sequence: Sequence, length: number): SequencePort;
+  adopt(sequence: Sequence, from: Sequence, start: number, end: number): void;
+  save(sequence: Sequence, file: string): Promise<void>;
+  release(sequence: Sequence): void;
+}
+
+/** What a sequence reads of its running job. */
+export interface RunningJob {
+  readonly background: boolean;
+  /** Whether the edit was applied. */
+  readonly spliced: boolean;
+  /** Filled leading cells. */
+  readonly filledLength: number;
+}
 
 export class Sequence implements SequencePort {
   #id: SequenceId | undefined;
   #length: number;
   /** The running job, if any; set by the engine. */
-  task: Task | undefined;
+  task: RunningJob | undefined;
   /** Set when a change that was deferred to the end of a step failed: the sequence cannot be used any more. */
   fault: Error | undefined;
   released = false;
 
   constructor(
-    private readonly engine: Engine,
+    private readonly engine: SequenceEngine,
     length: number,
     /** Exact length until the native sequence exists, in cells. */
     private readonly initialExactLength: number,

@@ -3,7 +3,7 @@
 // runs, exports and clients have them.
 import type { AnswerFinished } from "../context/collect-answer.ts";
 import type { AgentEvent } from "./events.ts";
-import type { RunReport } from "./report.ts";
+import type { Usage } from "./usage.ts";
 
 type Names = Readonly<Record<string, string>>;
 
@@ -40,7 +40,8 @@ export function eventFromJson(json: object): AgentEvent {
   }
 }
 
-export function reportToJson(report: RunReport): object {
+/** `report`: a RunReport. */
+export function reportToJson(report: { readonly usage: Usage }): object {
   return withKeys(report, usageNames);
 }
 

@@ -79,8 +79,8 @@ describe("transformers as a second opinion", () => {
     peer = await TransformersPeer.start(options);
     await peer.oracle(Int32Array.of(7), [reading]);
     await expect(peer.arm(inserting(15, 6))).rejects.toThrow("computed 1 tokens and not 2");
-    await expect(peer.arm(inserting(13))).rejects.toThrow("every place");
-    await expect(peer.arm(inserting(14))).rejects.toThrow("every place");
+    await expect(peer.arm(inserting(13))).rejects.toThrow("every index");
+    await expect(peer.arm(inserting(14))).rejects.toThrow("every index");
     await expect(peer.arm(inserting(99))).rejects.toThrow("out of memory");
   });
 

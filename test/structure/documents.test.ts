@@ -12,37 +12,25 @@ import {
   typescript,
 } from "./tree.ts";
 
-/** What is being fixed elsewhere; must become empty. */
-const pending: readonly RegExp[] = [
-  /^native\/README\.md(:\d+)?$/,
-  /docs\/(api|clients|performance\/kernels)\.md$/,
-  /scripts\/sanitize$/,
-  /^native\/cache\/\w+\.h:\d+$/,
-  /^(bench\/replay\/replay|test\/harness\/replay\.test)\.ts: \w+$/,
-  /^test\/session\/(edit|reuse)-planner\.test\.ts: \w+$/,
-];
-const unexpected = (offenders: readonly string[]) =>
-  offenders.filter((offender) => !pending.some((pattern) => pattern.test(offender)));
-
 describe("documents", () => {
   test("named README have at most 150 lines", () => {
     const long = documents.filter(
       (path) => path.endsWith("README.md") && read(path).trimEnd().split("\n").length > 150,
     );
-    expect(unexpected(long)).toEqual([]);
+    expect(long).toEqual([]);
   });
 
   test("link to files that exist", () => {
     const links = documents.flatMap((path) => linksOf(path).map((target) => `${path} → ${target}`));
     expect(links.length).toBeGreaterThan(20);
-    expect(unexpected(links.filter((link) => !exists(link.split(" → ")[1]!)))).toEqual([]);
+    expect(links.filter((link) => !exists(link.split(" → ")[1]!))).toEqual([]);
   });
 
   test("mention paths that exist", () => {
     const mentions = documents.flatMap((path) => mentionedPaths(path).map((target) => `${path} → ${target}`));
     expect(mentions.length).toBeGreaterThan(20);
     const missing = mentions.filter((mention) => !exists(mention.split(" → ")[1]!));
-    expect(unexpected(missing)).toEqual([]);
+    expect(missing).toEqual([]);
   });
 });
 
@@ -58,7 +46,7 @@ test("nothing refers to documents that are not in the repository", () => {
         .split("\n")
         .flatMap((line, i) => (reference.test(line) ? [`${path}:${i + 1}`] : [])),
     );
-  expect(unexpected(offenders)).toEqual([]);
+  expect(offenders).toEqual([]);
 });
 
 describe("identifiers", () => {
@@ -80,6 +68,6 @@ describe("identifiers", () => {
       const names = [...replaced.filter((word) => words.has(word))];
       return names.map((word) => `${path}: ${word}`);
     });
-    expect(unexpected([...new Set(offenders)])).toEqual([]);
+    expect([...new Set(offenders)]).toEqual([]);
   });
 });

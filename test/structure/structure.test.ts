@@ -45,9 +45,6 @@ describe("import cycles", () => {
   const graphOf = (paths: readonly string[], edges: (path: string, text: string) => Import[]) =>
     new Map(paths.map((path) => [path, edges(path, read(path)).map(({ to }) => to)]));
 
-  /** Without `import type` and `export type … from`: they do not exist at run time. */
-  const withoutTypes = (text: string) => text.replace(/^(import|export) type [^;]*;/gm, "");
-
   test("are found", () => {
     const graph = new Map([
       ["a", ["b"]],
@@ -61,14 +58,9 @@ describe("import cycles", () => {
     ]);
   });
 
-  test("do not exist in src/ and models/", () => {
+  test("do not exist in src/ and models/, type imports included", () => {
     const product = typescript.filter((path) => /^(src|models)\//.test(path));
-    expect(cyclesOf(graphOf(product, (path, text) => importsOf(path, withoutTypes(text))))).toEqual([]);
-  });
-
-  test("do not exist in models/ with type imports either", () => {
-    const models = typescript.filter((path) => path.startsWith("models/"));
-    expect(cyclesOf(graphOf(models, importsOf))).toEqual([]);
+    expect(cyclesOf(graphOf(product, importsOf))).toEqual([]);
   });
 
   test("do not exist in native/, neither between files nor between folders", () => {
