@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "addon/values.h"
 #include "addon/async_work.h"
+#include "addon/values.h"
 #include "error.h"
 #include "runtime/runner.h"
 
@@ -23,22 +23,16 @@ namespace {
 class RunnerHandle : public Napi::ObjectWrap<RunnerHandle> {
  public:
   static Napi::Function define(Napi::Env env) {
-    return DefineClass(env, "Runner",
-                       {InstanceMethod<&RunnerHandle::describe>("describe"),
-                        InstanceMethod<&RunnerHandle::newSequence>("newSequence"),
-                        InstanceMethod<&RunnerHandle::release>("release"),
-                        InstanceMethod<&RunnerHandle::fork>("fork"),
-                        InstanceMethod<&RunnerHandle::splice>("splice"),
-                        InstanceMethod<&RunnerHandle::adopt>("adopt"),
-                        InstanceMethod<&RunnerHandle::step>("step"),
-                        InstanceMethod<&RunnerHandle::sequence>("sequence"),
-                        InstanceMethod<&RunnerHandle::stats>("stats"),
-                        InstanceMethod<&RunnerHandle::profile>("profile"),
-                        InstanceMethod<&RunnerHandle::check>("check"),
-                        InstanceMethod<&RunnerHandle::inspect>("inspect"),
-                        InstanceMethod<&RunnerHandle::save>("save"),
-                        InstanceMethod<&RunnerHandle::load>("load"),
-                        InstanceMethod<&RunnerHandle::close>("close")});
+    return DefineClass(
+        env, "Runner",
+        {InstanceMethod<&RunnerHandle::describe>("describe"), InstanceMethod<&RunnerHandle::newSequence>("newSequence"),
+         InstanceMethod<&RunnerHandle::release>("release"), InstanceMethod<&RunnerHandle::fork>("fork"),
+         InstanceMethod<&RunnerHandle::splice>("splice"), InstanceMethod<&RunnerHandle::adopt>("adopt"),
+         InstanceMethod<&RunnerHandle::step>("step"), InstanceMethod<&RunnerHandle::sequence>("sequence"),
+         InstanceMethod<&RunnerHandle::stats>("stats"), InstanceMethod<&RunnerHandle::profile>("profile"),
+         InstanceMethod<&RunnerHandle::check>("check"), InstanceMethod<&RunnerHandle::inspect>("inspect"),
+         InstanceMethod<&RunnerHandle::save>("save"), InstanceMethod<&RunnerHandle::load>("load"),
+         InstanceMethod<&RunnerHandle::close>("close")});
   }
 
   explicit RunnerHandle(const Napi::CallbackInfo& info) : Napi::ObjectWrap<RunnerHandle>(info) {}

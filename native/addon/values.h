@@ -112,7 +112,8 @@ inline RunnerOptions runnerOptions(const Napi::Object& from) {
   options.pageSize = integer(from, "pageSize");
   options.kvType = kvType(text(from, "kvType"));
   if (options.pageSize <= 0 || options.pageSize % kTile != 0 || options.pages <= 0 || options.model.threads <= 0) {
-    throw error("BAD_ARGUMENT", "%d pages of %d tokens on %d threads: the page size is a multiple of %d, the others positive.",
+    throw error("BAD_ARGUMENT",
+                "%d pages of %d tokens on %d threads: the page size is a multiple of %d, the others positive.",
                 options.pages, options.pageSize, options.model.threads, kTile);
   }
   return options;

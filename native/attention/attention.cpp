@@ -205,8 +205,10 @@ std::unique_ptr<Attention> makeAttention(const AttentionShape& shape, const KvSh
                                          AttendFunction attend, int threads) {
   if (shape.headDim < 16 || shape.headDim > kMaxHeadDim || shape.headDim % 16 != 0 || shape.kvHeads < 1 ||
       shape.heads < 1 || shape.heads % shape.kvHeads != 0 || threads < 1)
-    throw error("BAD_ARGUMENT", "%d heads over %d kv heads of %d dimensions on %d threads: heads are shared evenly, "
-                "dimensions come in 16s up to %d", shape.heads, shape.kvHeads, shape.headDim, threads, kMaxHeadDim);
+    throw error("BAD_ARGUMENT",
+                "%d heads over %d kv heads of %d dimensions on %d threads: heads are shared evenly, "
+                "dimensions come in 16s up to %d",
+                shape.heads, shape.kvHeads, shape.headDim, threads, kMaxHeadDim);
   if (store.kvHeads != shape.kvHeads || store.headDim != shape.headDim || store.slots % kTile != 0)
     throw error("BAD_ARGUMENT", "a store of %d kv heads of %d and %lld slots for attention with %d of %d",
                 store.kvHeads, store.headDim, static_cast<long long>(store.slots), shape.kvHeads, shape.headDim);

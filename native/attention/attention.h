@@ -43,8 +43,8 @@ class Attention {
 
 // `rope` outlives the result. `threads` is how many bodies may run at once. Throws BAD_ARGUMENT when the isa
 // is not supported here or the shapes do not fit (headDim not a multiple of 16 up to 256, heads not of kvHeads).
-std::unique_ptr<Attention> makeAttention(const AttentionShape& shape, const KvShape& store, const Rope& rope,
-                                         Isa isa, int threads);
+std::unique_ptr<Attention> makeAttention(const AttentionShape& shape, const KvShape& store, const Rope& rope, Isa isa,
+                                         int threads);
 
 // With a kernel of the caller. For tests and benchmarks.
 struct AttendJob;
@@ -54,7 +54,7 @@ std::unique_ptr<Attention> makeAttention(const AttentionShape& shape, const KvSh
 
 // Naive reference in double, for tests. The store must already hold the keys and values of the rows: reads neither
 // input.k nor input.v and writes only input.out.
-void referenceAttention(const AttentionShape& shape, const KvShape& store, const Rope& rope,
-                        const Batch& batch, const AttentionInput& input, const KvLayer& layer);
+void referenceAttention(const AttentionShape& shape, const KvShape& store, const Rope& rope, const Batch& batch,
+                        const AttentionInput& input, const KvLayer& layer);
 
 }  // namespace pocket

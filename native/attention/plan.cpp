@@ -51,8 +51,8 @@ void AttentionPlan::check(const Batch& batch) const {
       throw error("BAD_ARGUMENT", "row at index %d in slot %d: there are %d positions and %lld slots", row.index,
                   row.slot, positions_, static_cast<long long>(store_.slots));
   for (const BatchEntry& entry : batch.entries) {
-    if (entry.rowCount < 1 || entry.firstRow < 0 || entry.rowCount > rows - entry.firstRow ||
-        entry.stretchCount < 1 || entry.firstStretch < 0 || entry.stretchCount > stretches - entry.firstStretch)
+    if (entry.rowCount < 1 || entry.firstRow < 0 || entry.rowCount > rows - entry.firstRow || entry.stretchCount < 1 ||
+        entry.firstStretch < 0 || entry.stretchCount > stretches - entry.firstStretch)
       throw error("BAD_ARGUMENT", "entry with rows %d + %d of %d and stretches %d + %d of %d", entry.firstRow,
                   entry.rowCount, rows, entry.firstStretch, entry.stretchCount, stretches);
     checkEntry(batch, entry);
@@ -71,9 +71,11 @@ void AttentionPlan::checkEntry(const Batch& batch, const BatchEntry& entry) cons
     const int64_t end = int64_t{s.slot} + s.count;
     if (s.count < 1 || s.slot < 0 || end > store_.slots || s.index != next || int64_t{s.index} - s.delta < 0 ||
         int64_t{last} - s.delta >= positions_)
-      throw error("BAD_ARGUMENT", "stretch of %d cells in slot %d at index %d, delta %d: expected index %lld, "
-                  "there are %lld slots and %d positions", s.count, s.slot, s.index, s.delta,
-                  static_cast<long long>(next), static_cast<long long>(store_.slots), positions_);
+      throw error("BAD_ARGUMENT",
+                  "stretch of %d cells in slot %d at index %d, delta %d: expected index %lld, "
+                  "there are %lld slots and %d positions",
+                  s.count, s.slot, s.index, s.delta, static_cast<long long>(next), static_cast<long long>(store_.slots),
+                  positions_);
     next = int64_t{s.index} + s.count;
   }
   if (next <= last)

@@ -45,7 +45,7 @@ class AttentionPlan {
     return pocket::partialFloats(int64_t{tile.rowCount} * group, shape_.headDim);
   }
 
-  int group;       // query heads of a kv head
+  int group;  // query heads of a kv head
   int tileTokens;  // tokens of a query tile at most
 
   std::vector<Segment> segments;

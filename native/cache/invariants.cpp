@@ -13,7 +13,10 @@ constexpr size_t kSentences = 50;
 class Check {
  public:
   explicit Check(const CacheSnapshot& snapshot)
-      : snapshot_(snapshot), slots_(snapshot.pages * snapshot.pageSize), counted_(snapshot.pages), slotCells_(slots_),
+      : snapshot_(snapshot),
+        slots_(snapshot.pages * snapshot.pageSize),
+        counted_(snapshot.pages),
+        slotCells_(slots_),
         lastSeen_(slots_, -1) {}
 
   std::vector<std::string> run() {

@@ -28,7 +28,7 @@ struct CacheSnapshot {
   int32_t pagesFree = 0;
   std::vector<int32_t> pageCells;  // per page, as the pool counts
   std::vector<int64_t> allocations;  // per page
-  std::vector<uint8_t> written;   // per slot
+  std::vector<uint8_t> written;  // per slot
   std::vector<SequenceSnapshot> sequences;
 };
 

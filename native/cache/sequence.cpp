@@ -61,8 +61,7 @@ int32_t Sequence::deltas() const {
 
 void Sequence::requireFilled(int32_t start, int32_t end) const {
   if (start < 0 || end < start || end > length()) {
-    throw error("BAD_ARGUMENT", "Cells [%d, %d) do not lie inside the %d cells of the sequence.", start, end,
-                length());
+    throw error("BAD_ARGUMENT", "Cells [%d, %d) do not lie inside the %d cells of the sequence.", start, end, length());
   }
   for (int32_t i = std::max(start, filledHead_); i < end; i++) {
     if (!cells_[i].filled) {

@@ -23,8 +23,8 @@ namespace pocket {
 
 struct Cell {
   int32_t slot = 0;
-  int32_t birth = -1;    // position its key was rotated for; -1 while it is a gap
-  bool filled = false;   // its key and value are written
+  int32_t birth = -1;  // position its key was rotated for; -1 while it is a gap
+  bool filled = false;  // its key and value are written
   bool adopted = false;  // came by adopt: the only cells whose slot may stand twice in a sequence
 };
 

@@ -21,9 +21,13 @@ struct NamedIsa {
 };
 
 // The first name of a value is the one that is reported. avx512vnni is what the linear kernels of kAvx512 are called.
-constexpr NamedIsa kNames[] = {{"portable", Isa::kPortable},     {"neon", Isa::kNeon}, {"avx2", Isa::kAvx2},
-                               {"avx512", Isa::kAvx512},         {"avx512vnni", Isa::kAvx512},
-                               {"avx512bf16", Isa::kAvx512Bf16}, {"amx", Isa::kAmx}};
+constexpr NamedIsa kNames[] = {{"portable", Isa::kPortable},
+                               {"neon", Isa::kNeon},
+                               {"avx2", Isa::kAvx2},
+                               {"avx512", Isa::kAvx512},
+                               {"avx512vnni", Isa::kAvx512},
+                               {"avx512bf16", Isa::kAvx512Bf16},
+                               {"amx", Isa::kAmx}};
 
 #if defined(POCKET_AMX) && defined(__linux__)
 constexpr unsigned kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM of arch_prctl
@@ -101,8 +105,7 @@ bool supports(Isa isa) {
 
 std::vector<Isa> supportedIsas() {
   std::vector<Isa> isas;
-  for (const Isa isa :
-       {Isa::kPortable, Isa::kNeon, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kAmx})
+  for (const Isa isa : {Isa::kPortable, Isa::kNeon, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16, Isa::kAmx})
     if (supports(isa)) isas.push_back(isa);
   return isas;
 }

@@ -12,8 +12,8 @@
 #include <csignal>
 #include <cstring>
 
-#include "kv/checksum.h"
 #include "error.h"
+#include "kv/checksum.h"
 
 namespace pocket {
 namespace {
@@ -178,7 +178,7 @@ KvFileReader::KvFileReader(const std::string& path, const KvFileIdentity& identi
   file_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file_ < 0) refuse(std::strerror(errno));
   try {
-    struct stat status {};
+    struct stat status{};
     Header header{};
     if (fstat(file_, &status) != 0 || !S_ISREG(status.st_mode)) refuse("it is not a regular file");
     if (status.st_size < static_cast<off_t>(sizeof header)) refuse("it is shorter than a header");

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "error.h"
 #include "cpu/half.h"
+#include "error.h"
 
 namespace pocket {
 namespace {
@@ -202,8 +202,10 @@ KvStore::KvStore(const KvShape& shape) : shape_(shape) {
   if (__builtin_mul_overflow(lanes, static_cast<size_t>(shape.slots), &elements) ||
       __builtin_mul_overflow(elements, shape.headDim * bytesPerElement(shape.type) + sizeof(float), &perSide) ||
       __builtin_mul_overflow(perSide, size_t{2}, &bytes_))
-    throw error("OUT_OF_MEMORY", "more bytes than there are addresses could not be had for %lld slots of keys and "
-                "values.", static_cast<long long>(shape.slots));
+    throw error("OUT_OF_MEMORY",
+                "more bytes than there are addresses could not be had for %lld slots of keys and "
+                "values.",
+                static_cast<long long>(shape.slots));
   if (shape.type != KvType::kInt8) bytes_ -= 2 * elements * sizeof(float);
   // NORESERVE: the pool may be larger than what is ever used, and only written pages count.
   void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

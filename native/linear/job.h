@@ -70,8 +70,8 @@ struct Finish {
 // `multiply`: a row gets the same bits from both.
 struct LinearKernel {
   const char* name;
-  int tileRows;    // maximum rows of multiply
-  int floatRows;   // maximum rows of multiplyFloats
+  int tileRows;  // maximum rows of multiply
+  int floatRows;  // maximum rows of multiplyFloats
   int streamRows;  // maximum rows of stream
   // x (rows, columns) with `stride` floats between rows.
   void (*quantize)(const float* x, int64_t stride, int rows, int columns, const RowTileBuffers& to);

@@ -50,15 +50,18 @@ void checkShapes(const float* x, int rows, const LinearOutput* outputs, int coun
     const int unit = layoutOf(weight.format).recordColumns();
     if (weight.rows < 1 || weight.columns < unit || weight.columns % unit != 0 || weight.columns != columns ||
         weight.panels == nullptr)
-      throw error("BAD_ARGUMENT", "output %d of a linear layer is a %s matrix of %d x %d beside one of %d columns: "
-                  "columns come in %ds and are the same for all outputs", i, name(weight.format), weight.rows,
-                  weight.columns, columns, unit);
+      throw error("BAD_ARGUMENT",
+                  "output %d of a linear layer is a %s matrix of %d x %d beside one of %d columns: "
+                  "columns come in %ds and are the same for all outputs",
+                  i, name(weight.format), weight.rows, weight.columns, columns, unit);
     if (rows > 0 && outputs[i].out == nullptr && !(combine == Combine::kSwiGlu && i == 1))
       throw error("BAD_ARGUMENT", "output %d of a linear layer has nowhere to go", i);
   }
   if (combine == Combine::kSwiGlu && (count != 2 || outputs[0].weight.rows != outputs[1].weight.rows))
-    throw error("BAD_ARGUMENT", "a gate and its factor are two outputs of equal shape; here are %d, the first of %d "
-                "rows, the last of %d", count, outputs[0].weight.rows, outputs[count - 1].weight.rows);
+    throw error("BAD_ARGUMENT",
+                "a gate and its factor are two outputs of equal shape; here are %d, the first of %d "
+                "rows, the last of %d",
+                count, outputs[0].weight.rows, outputs[count - 1].weight.rows);
 }
 
 class BlockLinear final : public Linear {
@@ -237,10 +240,10 @@ class BlockLinear final : public Linear {
         for (int t = piece.firstTile; t < piece.endTile; to += tiles_[t++].rows * kPanelRows) {
           const Tile& tile = tiles_[t];
           if (floats)
-            kernel_.multiplyFloats(scratch.floats.data(), floats_.data() + int64_t{tile.first} * job.columns +
-                                   int64_t{k} * tile.rows, columns, tile.rows, to);
-          else
-            kernel_.multiply(weight.format, scratch.panel(), columns, quantized(tile, job, weight.format, k), to);
+            kernel_.multiplyFloats(scratch.floats.data(),
+                                   floats_.data() + int64_t{tile.first} * job.columns + int64_t{k} * tile.rows, columns,
+                                   tile.rows, to);
+          else kernel_.multiply(weight.format, scratch.panel(), columns, quantized(tile, job, weight.format, k), to);
         }
       }
   }

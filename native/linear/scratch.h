@@ -32,7 +32,7 @@ class AlignedArray {
 };
 
 struct LinearScratch {
-  static constexpr int kColumns = 512;       // columns unpacked at once: 8 KiB of codes
+  static constexpr int kColumns = 512;  // columns unpacked at once: 8 KiB of codes
   static constexpr int kFloatColumns = 256;  // columns dequantized at once: 16 KiB
 
   LinearScratch() {

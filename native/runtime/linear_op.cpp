@@ -103,11 +103,10 @@ struct LinearOpKernel {
     const float* x = input(node, rows);
     // Outputs without elements have no memory.
     if (rows == 0) return;
-    op.linear->run(x, rows, terms, weights, combine, activations,
-                   [&](int count, const std::function<void(int)>& body) {
-                     prefetchNext(rows);
-                     node.parallel(count, body);
-                   });
+    op.linear->run(x, rows, terms, weights, combine, activations, [&](int count, const std::function<void(int)>& body) {
+      prefetchNext(rows);
+      node.parallel(count, body);
+    });
   }
 
   // Tells the threadPool what to read while it waits for the next node. Nodes run in the same order at every step, so whoever
@@ -139,9 +138,8 @@ struct LinearOpKernel {
     const ScopedTimer timed(*op.norms);
     node.checked(kGain, columns, "a norm's gain");
     const size_t size = static_cast<size_t>(rows) * columns;
-    const float* branch = node.data(kBranch) == nullptr
-                              ? nullptr
-                              : static_cast<const float*>(node.checked(kBranch, size, "the branch"));
+    const float* branch =
+        node.data(kBranch) == nullptr ? nullptr : static_cast<const float*>(node.checked(kBranch, size, "the branch"));
     float* sum = hasSum ? node.output(kSum, rows, columns) : nullptr;
     if (op.scratch.size() < size) op.scratch.resize(size);
     float* normed = op.scratch.data();

@@ -75,8 +75,9 @@ void MappedFile::touch(size_t start, size_t end) const {
 
 const void* MappedFile::translate(const void* other) const {
   const uintptr_t at = reinterpret_cast<uintptr_t>(other);
-  const auto above = std::upper_bound(others_.begin(), others_.end(), at,
-                                      [](uintptr_t address, const OtherMapping& mapping) { return address < mapping.start; });
+  const auto above =
+      std::upper_bound(others_.begin(), others_.end(), at,
+                       [](uintptr_t address, const OtherMapping& mapping) { return address < mapping.start; });
   if (above == others_.begin()) return other;
   const OtherMapping& mapping = above[-1];
   const size_t offset = mapping.offset + (at - mapping.start);
@@ -89,9 +90,8 @@ namespace {
 
 template <class Use>
 void forEachLine(const char* path, const Use& use) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> lines(std::fopen(path, "re"), [](std::FILE* file) {
-    return std::fclose(file);
-  });
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> lines(std::fopen(path, "re"),
+                                                              [](std::FILE* file) { return std::fclose(file); });
   char line[4096];
   while (lines != nullptr && std::fgets(line, sizeof line, lines.get()) != nullptr) use(line);
 }

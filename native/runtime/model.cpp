@@ -72,8 +72,7 @@ struct Model::Runtime {
 void Model::Runtime::openLibrary() {
   void* library = dlopen(options.runtime.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    throw Error("RUNTIME_MISSING",
-                "ONNX Runtime could not be opened from " + options.runtime + ": " + dlerror() + ".");
+    throw Error("RUNTIME_MISSING", "ONNX Runtime could not be opened from " + options.runtime + ": " + dlerror() + ".");
   }
   const auto base = reinterpret_cast<ort::OrtGetApiBaseFunction>(dlsym(library, ort::kOrtGetApiBaseSymbol));
   const ort::OrtApi* slots = base == nullptr ? nullptr : base()->GetApi(ort::kApiVersion);
@@ -120,9 +119,9 @@ void Model::Runtime::loadGraph() {
   // The number of rows differs from step to step, so that a recorded allocation pattern never fits.
   check(table, table.DisableMemPattern(sessionOptions));
   check(table, table.CreateCustomOpDomain("pocket", &domain));
-  for (const ort::OrtCustomOp* custom : {static_cast<const ort::OrtCustomOp*>(&attentionOp),
-                                         static_cast<const ort::OrtCustomOp*>(&linearOp),
-                                         static_cast<const ort::OrtCustomOp*>(&embeddingOp)}) {
+  for (const ort::OrtCustomOp* custom :
+       {static_cast<const ort::OrtCustomOp*>(&attentionOp), static_cast<const ort::OrtCustomOp*>(&linearOp),
+        static_cast<const ort::OrtCustomOp*>(&embeddingOp)}) {
     check(table, table.CustomOpDomain_Add(domain, custom));
   }
   check(table, table.AddCustomOpDomain(sessionOptions, domain));

@@ -21,7 +21,7 @@ namespace pocket {
 
 struct ModelOptions {
   std::string runtime;  // path of libonnxruntime
-  std::string graph;    // path of the .onnx file; external weights are in the same folder
+  std::string graph;  // path of the .onnx file; external weights are in the same folder
   int layers = 0;
   int heads = 0;
   int kvHeads = 0;

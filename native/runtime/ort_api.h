@@ -193,76 +193,77 @@ static_assert(sizeof(void*) != 8 || offsetof(OrtCustomOp, ReleaseAliasMap) == 25
 // ---- the API table ----
 
 // X(slot, name, result, parameters): an OrtStatus* result is null on success and otherwise the caller's to release.
-#define ORT_API_ENTRIES(X)                                                                                             \
-  X(0, CreateStatus, OrtStatus*, (OrtErrorCode code, const char* message))                                             \
-  X(1, GetErrorCode, OrtErrorCode, (const OrtStatus* status))                                                          \
-  X(2, GetErrorMessage, const char*, (const OrtStatus* status))                                                        \
-  X(3, CreateEnv, OrtStatus*, (OrtLoggingLevel level, const char* log_id, OrtEnv** out))                               \
-  X(4, CreateEnvWithCustomLogger, OrtStatus*,                                                                          \
-    (OrtLoggingFunction log, void* log_param, OrtLoggingLevel level, const char* log_id, OrtEnv** out))                \
-  X(7, CreateSession, OrtStatus*,                                                                                      \
-    (const OrtEnv* env, const OrtPathChar* path, const OrtSessionOptions* options, OrtSession** out))                  \
-  X(8, CreateSessionFromArray, OrtStatus*,                                                                             \
-    (const OrtEnv* env, const void* model, std::size_t bytes, const OrtSessionOptions* options, OrtSession** out))     \
-  X(9, Run, OrtStatus*,                                                                                                \
-    (OrtSession* session, const OrtRunOptions* options, const char* const* input_names, const OrtValue* const* inputs, \
-     std::size_t input_count, const char* const* output_names, std::size_t output_count, OrtValue** outputs))          \
-  X(10, CreateSessionOptions, OrtStatus*, (OrtSessionOptions** out))                                                   \
-  X(13, SetSessionExecutionMode, OrtStatus*, (OrtSessionOptions* options, ExecutionMode mode))                         \
-  X(17, DisableMemPattern, OrtStatus*, (OrtSessionOptions* options))                                                   \
-  X(18, EnableCpuMemArena, OrtStatus*, (OrtSessionOptions* options))                                                   \
-  X(19, DisableCpuMemArena, OrtStatus*, (OrtSessionOptions* options))                                                  \
-  X(23, SetSessionGraphOptimizationLevel, OrtStatus*, (OrtSessionOptions* options, GraphOptimizationLevel level))      \
-  X(24, SetIntraOpNumThreads, OrtStatus*, (OrtSessionOptions* options, int threads))                                   \
-  X(25, SetInterOpNumThreads, OrtStatus*, (OrtSessionOptions* options, int threads))                                   \
-  X(26, CreateCustomOpDomain, OrtStatus*, (const char* domain, OrtCustomOpDomain** out))                               \
-  X(27, CustomOpDomain_Add, OrtStatus*, (OrtCustomOpDomain* domain, const OrtCustomOp* op))                            \
-  X(28, AddCustomOpDomain, OrtStatus*, (OrtSessionOptions* options, OrtCustomOpDomain* domain))                        \
-  X(30, SessionGetInputCount, OrtStatus*, (const OrtSession* session, std::size_t* out))                               \
-  X(31, SessionGetOutputCount, OrtStatus*, (const OrtSession* session, std::size_t* out))                              \
-  X(36, SessionGetInputName, OrtStatus*,                                                                               \
-    (const OrtSession* session, std::size_t index, OrtAllocator* allocator, char** out))                               \
-  X(37, SessionGetOutputName, OrtStatus*,                                                                              \
-    (const OrtSession* session, std::size_t index, OrtAllocator* allocator, char** out))                               \
-  X(39, CreateRunOptions, OrtStatus*, (OrtRunOptions** out))                                                           \
-  X(46, RunOptionsSetTerminate, OrtStatus*, (OrtRunOptions* options))                                                  \
-  X(47, RunOptionsUnsetTerminate, OrtStatus*, (OrtRunOptions* options))                                                \
-  X(49, CreateTensorWithDataAsOrtValue, OrtStatus*,                                                                    \
-    (const OrtMemoryInfo* info, void* data, std::size_t bytes, const std::int64_t* shape, std::size_t rank,            \
-     ONNXTensorElementDataType type, OrtValue** out))                                                                  \
-  X(51, GetTensorMutableData, OrtStatus*, (OrtValue* value, void** out))                                               \
-  X(61, GetDimensionsCount, OrtStatus*, (const OrtTensorTypeAndShapeInfo* info, std::size_t* out))                     \
-  X(62, GetDimensions, OrtStatus*, (const OrtTensorTypeAndShapeInfo* info, std::int64_t* out, std::size_t rank))       \
-  X(64, GetTensorShapeElementCount, OrtStatus*, (const OrtTensorTypeAndShapeInfo* info, std::size_t* out))             \
-  X(65, GetTensorTypeAndShape, OrtStatus*, (const OrtValue* value, OrtTensorTypeAndShapeInfo** out))                   \
-  X(68, CreateMemoryInfo, OrtStatus*,                                                                                  \
-    (const char* name, OrtAllocatorType type, int id, OrtMemType mem_type, OrtMemoryInfo** out))                       \
-  X(69, CreateCpuMemoryInfo, OrtStatus*, (OrtAllocatorType type, OrtMemType mem_type, OrtMemoryInfo** out))            \
-  X(76, AllocatorFree, OrtStatus*, (OrtAllocator* allocator, void* p))                                                 \
-  X(78, GetAllocatorWithDefaultOptions, OrtStatus*, (OrtAllocator** out))                                              \
-  X(85, KernelInfoGetAttribute_float, OrtStatus*, (const OrtKernelInfo* info, const char* name, float* out))           \
-  X(86, KernelInfoGetAttribute_int64, OrtStatus*, (const OrtKernelInfo* info, const char* name, std::int64_t* out))    \
-  X(88, KernelContext_GetInputCount, OrtStatus*, (const OrtKernelContext* context, std::size_t* out))                  \
-  X(89, KernelContext_GetOutputCount, OrtStatus*, (const OrtKernelContext* context, std::size_t* out))                 \
-  X(90, KernelContext_GetInput, OrtStatus*,                                                                            \
-    (const OrtKernelContext* context, std::size_t index, const OrtValue** out))                                        \
-  X(91, KernelContext_GetOutput, OrtStatus*,                                                                           \
-    (OrtKernelContext* context, std::size_t index, const std::int64_t* shape, std::size_t rank, OrtValue** out))       \
-  X(92, ReleaseEnv, void, (OrtEnv* env))                                                                               \
-  X(93, ReleaseStatus, void, (OrtStatus* status))                                                                      \
-  X(94, ReleaseMemoryInfo, void, (OrtMemoryInfo* info))                                                                \
-  X(95, ReleaseSession, void, (OrtSession* session))                                                                   \
-  X(96, ReleaseValue, void, (OrtValue* value))                                                                         \
-  X(97, ReleaseRunOptions, void, (OrtRunOptions* options))                                                             \
-  X(99, ReleaseTensorTypeAndShapeInfo, void, (OrtTensorTypeAndShapeInfo* info))                                        \
-  X(100, ReleaseSessionOptions, void, (OrtSessionOptions* options))                                                    \
-  X(101, ReleaseCustomOpDomain, void, (OrtCustomOpDomain* domain))                                                     \
-  X(130, AddSessionConfigEntry, OrtStatus*, (OrtSessionOptions* options, const char* key, const char* value))          \
-  X(162, KernelInfoGetAttributeArray_float, OrtStatus*,                                                                \
-    (const OrtKernelInfo* info, const char* name, float* out, std::size_t* size))                                      \
-  X(165, AddRunConfigEntry, OrtStatus*, (OrtRunOptions* options, const char* key, const char* value))                  \
-  X(244, KernelInfo_GetNodeName, OrtStatus*, (const OrtKernelInfo* info, char* out, std::size_t* size))                \
-  X(274, KernelContext_ParallelFor, OrtStatus*,                                                                        \
+#define ORT_API_ENTRIES(X)                                                                                          \
+  X(0, CreateStatus, OrtStatus*, (OrtErrorCode code, const char* message))                                          \
+  X(1, GetErrorCode, OrtErrorCode, (const OrtStatus* status))                                                       \
+  X(2, GetErrorMessage, const char*, (const OrtStatus* status))                                                     \
+  X(3, CreateEnv, OrtStatus*, (OrtLoggingLevel level, const char* log_id, OrtEnv** out))                            \
+  X(4, CreateEnvWithCustomLogger, OrtStatus*,                                                                       \
+    (OrtLoggingFunction log, void* log_param, OrtLoggingLevel level, const char* log_id, OrtEnv** out))             \
+  X(7, CreateSession, OrtStatus*,                                                                                   \
+    (const OrtEnv* env, const OrtPathChar* path, const OrtSessionOptions* options, OrtSession** out))               \
+  X(8, CreateSessionFromArray, OrtStatus*,                                                                          \
+    (const OrtEnv* env, const void* model, std::size_t bytes, const OrtSessionOptions* options, OrtSession** out))  \
+  X(9, Run, OrtStatus*,                                                                                             \
+    (OrtSession * session, const OrtRunOptions* options, const char* const* input_names,                            \
+     const OrtValue* const* inputs, std::size_t input_count, const char* const* output_names,                       \
+     std::size_t output_count, OrtValue** outputs))                                                                 \
+  X(10, CreateSessionOptions, OrtStatus*, (OrtSessionOptions * *out))                                               \
+  X(13, SetSessionExecutionMode, OrtStatus*, (OrtSessionOptions * options, ExecutionMode mode))                     \
+  X(17, DisableMemPattern, OrtStatus*, (OrtSessionOptions * options))                                               \
+  X(18, EnableCpuMemArena, OrtStatus*, (OrtSessionOptions * options))                                               \
+  X(19, DisableCpuMemArena, OrtStatus*, (OrtSessionOptions * options))                                              \
+  X(23, SetSessionGraphOptimizationLevel, OrtStatus*, (OrtSessionOptions * options, GraphOptimizationLevel level))  \
+  X(24, SetIntraOpNumThreads, OrtStatus*, (OrtSessionOptions * options, int threads))                               \
+  X(25, SetInterOpNumThreads, OrtStatus*, (OrtSessionOptions * options, int threads))                               \
+  X(26, CreateCustomOpDomain, OrtStatus*, (const char* domain, OrtCustomOpDomain** out))                            \
+  X(27, CustomOpDomain_Add, OrtStatus*, (OrtCustomOpDomain * domain, const OrtCustomOp* op))                        \
+  X(28, AddCustomOpDomain, OrtStatus*, (OrtSessionOptions * options, OrtCustomOpDomain * domain))                   \
+  X(30, SessionGetInputCount, OrtStatus*, (const OrtSession* session, std::size_t* out))                            \
+  X(31, SessionGetOutputCount, OrtStatus*, (const OrtSession* session, std::size_t* out))                           \
+  X(36, SessionGetInputName, OrtStatus*,                                                                            \
+    (const OrtSession* session, std::size_t index, OrtAllocator* allocator, char** out))                            \
+  X(37, SessionGetOutputName, OrtStatus*,                                                                           \
+    (const OrtSession* session, std::size_t index, OrtAllocator* allocator, char** out))                            \
+  X(39, CreateRunOptions, OrtStatus*, (OrtRunOptions * *out))                                                       \
+  X(46, RunOptionsSetTerminate, OrtStatus*, (OrtRunOptions * options))                                              \
+  X(47, RunOptionsUnsetTerminate, OrtStatus*, (OrtRunOptions * options))                                            \
+  X(49, CreateTensorWithDataAsOrtValue, OrtStatus*,                                                                 \
+    (const OrtMemoryInfo* info, void* data, std::size_t bytes, const std::int64_t* shape, std::size_t rank,         \
+     ONNXTensorElementDataType type, OrtValue** out))                                                               \
+  X(51, GetTensorMutableData, OrtStatus*, (OrtValue * value, void** out))                                           \
+  X(61, GetDimensionsCount, OrtStatus*, (const OrtTensorTypeAndShapeInfo* info, std::size_t* out))                  \
+  X(62, GetDimensions, OrtStatus*, (const OrtTensorTypeAndShapeInfo* info, std::int64_t* out, std::size_t rank))    \
+  X(64, GetTensorShapeElementCount, OrtStatus*, (const OrtTensorTypeAndShapeInfo* info, std::size_t* out))          \
+  X(65, GetTensorTypeAndShape, OrtStatus*, (const OrtValue* value, OrtTensorTypeAndShapeInfo** out))                \
+  X(68, CreateMemoryInfo, OrtStatus*,                                                                               \
+    (const char* name, OrtAllocatorType type, int id, OrtMemType mem_type, OrtMemoryInfo** out))                    \
+  X(69, CreateCpuMemoryInfo, OrtStatus*, (OrtAllocatorType type, OrtMemType mem_type, OrtMemoryInfo * *out))        \
+  X(76, AllocatorFree, OrtStatus*, (OrtAllocator * allocator, void* p))                                             \
+  X(78, GetAllocatorWithDefaultOptions, OrtStatus*, (OrtAllocator * *out))                                          \
+  X(85, KernelInfoGetAttribute_float, OrtStatus*, (const OrtKernelInfo* info, const char* name, float* out))        \
+  X(86, KernelInfoGetAttribute_int64, OrtStatus*, (const OrtKernelInfo* info, const char* name, std::int64_t* out)) \
+  X(88, KernelContext_GetInputCount, OrtStatus*, (const OrtKernelContext* context, std::size_t* out))               \
+  X(89, KernelContext_GetOutputCount, OrtStatus*, (const OrtKernelContext* context, std::size_t* out))              \
+  X(90, KernelContext_GetInput, OrtStatus*,                                                                         \
+    (const OrtKernelContext* context, std::size_t index, const OrtValue** out))                                     \
+  X(91, KernelContext_GetOutput, OrtStatus*,                                                                        \
+    (OrtKernelContext * context, std::size_t index, const std::int64_t* shape, std::size_t rank, OrtValue** out))   \
+  X(92, ReleaseEnv, void, (OrtEnv * env))                                                                           \
+  X(93, ReleaseStatus, void, (OrtStatus * status))                                                                  \
+  X(94, ReleaseMemoryInfo, void, (OrtMemoryInfo * info))                                                            \
+  X(95, ReleaseSession, void, (OrtSession * session))                                                               \
+  X(96, ReleaseValue, void, (OrtValue * value))                                                                     \
+  X(97, ReleaseRunOptions, void, (OrtRunOptions * options))                                                         \
+  X(99, ReleaseTensorTypeAndShapeInfo, void, (OrtTensorTypeAndShapeInfo * info))                                    \
+  X(100, ReleaseSessionOptions, void, (OrtSessionOptions * options))                                                \
+  X(101, ReleaseCustomOpDomain, void, (OrtCustomOpDomain * domain))                                                 \
+  X(130, AddSessionConfigEntry, OrtStatus*, (OrtSessionOptions * options, const char* key, const char* value))      \
+  X(162, KernelInfoGetAttributeArray_float, OrtStatus*,                                                             \
+    (const OrtKernelInfo* info, const char* name, float* out, std::size_t* size))                                   \
+  X(165, AddRunConfigEntry, OrtStatus*, (OrtRunOptions * options, const char* key, const char* value))              \
+  X(244, KernelInfo_GetNodeName, OrtStatus*, (const OrtKernelInfo* info, char* out, std::size_t* size))             \
+  X(274, KernelContext_ParallelFor, OrtStatus*,                                                                     \
     (const OrtKernelContext* context, OrtParallelBody body, std::size_t total, std::size_t batches, void* user))
 
 enum Index : std::size_t {

@@ -168,8 +168,7 @@ void Runner::compute(Step& step) {
     size_t row = 0;
     for (size_t entry = 0; entry < step.entries.size(); entry++) readLogits(step, entry, logits, row);
   }
-  step.milliseconds =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  step.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
 }
 
 // Reads the logits of this entry's rows: targets first, then the sampled rows. Moves `row` past them.

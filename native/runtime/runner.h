@@ -56,9 +56,9 @@ struct StepOutcome {
   // Draft tokens that were sampled, in order; their cells stay.
   std::vector<SampledToken> accepted;
   int32_t drafted = 0;  // draft tokens that were computed
-  SampledToken last;           // the first sampled token that was not a draft token; it has no cell yet
+  SampledToken last;  // the first sampled token that was not a draft token; it has no cell yet
   std::vector<float> targetLogprobs;
-  Ranked targetTop;     // targetTop per wanted target, in order
+  Ranked targetTop;  // targetTop per wanted target, in order
   std::vector<float> distributions;  // (wanted targets, vocab) if asked for
   std::string failure;  // why this entry has no token although one was asked for
 };
@@ -78,7 +78,7 @@ class Runner {
     std::vector<DraftCells> drafts;  // per entry
     Batch batch;
     std::vector<int64_t> tokens;
-    std::vector<int64_t> wanted;                 // rows whose logits are needed
+    std::vector<int64_t> wanted;  // rows whose logits are needed
     std::vector<std::vector<int32_t>> histories;  // per entry; empty unless penalties need it
     std::vector<StepOutcome> outcomes;
     double milliseconds = 0;
@@ -119,9 +119,9 @@ class Runner {
   void write(const Save& save) const;  // throws DISK_FULL, KV_FILE_UNWRITABLE
   void endSave(const Save& save) noexcept;
   std::unique_ptr<Load> beginLoad(const std::string& path);
-  void read(Load& load) const;     // throws KV_FILE_REFUSED; no page is allocated yet
-  void reserve(Load& load);        // on the caller's thread; throws CACHE_FULL
-  void fill(const Load& load);     // throws KV_FILE_REFUSED
+  void read(Load& load) const;  // throws KV_FILE_REFUSED; no page is allocated yet
+  void reserve(Load& load);  // on the caller's thread; throws CACHE_FULL
+  void fill(const Load& load);  // throws KV_FILE_REFUSED
   int32_t endLoad(const Load& load) noexcept;
   void abandonLoad(const Load& load) noexcept;
   // Saves and loads that have begun and not ended.

@@ -38,7 +38,11 @@ void requireRanges(const Sampling& s) {
 }  // namespace
 
 Sampler::Sampler(int32_t vocab, const RowLoops& loops)
-    : vocab_(vocab), loops_(loops), counts_(vocab), weights_(vocab), blockPeaks_(rowBlocks(vocab)),
+    : vocab_(vocab),
+      loops_(loops),
+      counts_(vocab),
+      weights_(vocab),
+      blockPeaks_(rowBlocks(vocab)),
       blockSums_(rowBlocks(vocab)) {}
 
 Sampled Sampler::sample(float* logits, const Sampling& sampling, const History& history, const Mask& mask,
@@ -293,7 +297,8 @@ Sampler::Candidate Sampler::lastOfNucleus(const float* logits, float topP, doubl
   // topP. Half of it, so that rounding cannot take one that is.
   const float light = static_cast<float>(0.5 * (1.0 - topP) * total / vocab_);
   WeightRange range = refine({1, std::min(light, 0.5f), 0, total}, wanted);
-  for (int round = 0; round < 3 && range.most - range.heavier > kFew * range.low; round++) range = refine(range, wanted);
+  for (int round = 0; round < 3 && range.most - range.heavier > kFew * range.low; round++)
+    range = refine(range, wanted);
   const double heavier = gather(logits, range);
   return lastOfMass(wanted - heavier);
 }

@@ -14,13 +14,13 @@ namespace pocket {
 
 struct Sampling {
   float temperature = 0;  // 0: the largest logit (greedy); ties go to the smaller id
-  int32_t topK = 0;       // 0: all
-  float topP = 1;         // (0, 1]
-  float minP = 0;         // [0, 1): at least this share of the largest probability
+  int32_t topK = 0;  // 0: all
+  float topP = 1;  // (0, 1]
+  float minP = 0;  // [0, 1): at least this share of the largest probability
   // > 0; divides positive and multiplies negative logits of seen tokens (Keskar et al., 2019, arXiv 1909.05858)
   float repetitionPenalty = 1;
-  float frequencyPenalty = 0;   // subtracted once per occurrence among the generated tokens
-  float presencePenalty = 0;    // subtracted once for each generated token that occurred
+  float frequencyPenalty = 0;  // subtracted once per occurrence among the generated tokens
+  float presencePenalty = 0;  // subtracted once for each generated token that occurred
   uint64_t seed = 0;
   uint64_t draw = 0;  // counts the tokens of one answer
 };
@@ -69,7 +69,7 @@ class Sampler {
     int32_t token;
   };
   struct Peak {
-    float logit;    // -inf when no logit is finite
+    float logit;  // -inf when no logit is finite
     int32_t token;  // the smallest id that has it; -1 when there is none
   };
 
@@ -101,11 +101,12 @@ class Sampler {
   int32_t vocab_;
   const RowLoops& loops_;
   std::vector<Candidate> candidates_, gathered_;
-  std::vector<int32_t> counts_;        // per token: 0 unseen, else 1 + its occurrences in the answer
-  std::vector<Candidate> penalised_;   // seen tokens with their untouched logits
-  std::vector<float> weights_;         // per token, relative to the largest; 0 where not admitted; those of candidates_ only, for few
+  std::vector<int32_t> counts_;  // per token: 0 unseen, else 1 + its occurrences in the answer
+  std::vector<Candidate> penalised_;  // seen tokens with their untouched logits
+  std::vector<float>
+      weights_;  // per token, relative to the largest; 0 where not admitted; those of candidates_ only, for few
   std::vector<float> blockPeaks_, sortedPeaks_;  // per block of kRowBlock tokens
-  std::vector<double> blockSums_;                // of weights_
+  std::vector<double> blockSums_;  // of weights_
 };
 
 }  // namespace pocket

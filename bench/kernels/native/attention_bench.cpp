@@ -42,11 +42,12 @@ double Case::keys() const {
   return double(rows - 1) * kFront + double(rows - 1) * rows / 2 + depth + 1;
 }
 
-constexpr Case kCases[] = {
-    {"prefill", 512, 0, 1},     {"prefill", 512, 512, 1}, {"prefill", 512, 4096, 1}, {"prefill", 512, 16384, 1},
-    {"prefill", 512, 16384, 21}, {"prefill", 64, 512, 1}, {"prefill", 64, 4096, 1},  {"prefill", 64, 16384, 1},
-    {"prefill", 8, 512, 1},     {"prefill", 8, 4096, 1},  {"prefill", 8, 16384, 1},  {"decode", 1, 512, 1},
-    {"decode", 1, 4096, 1},     {"decode", 1, 16384, 1},  {"decode", 1, 16384, 21},   {"edit", 201, 12000, 2},  {"edit", 200, 263, 1}};
+constexpr Case kCases[] = {{"prefill", 512, 0, 1},     {"prefill", 512, 512, 1},    {"prefill", 512, 4096, 1},
+                           {"prefill", 512, 16384, 1}, {"prefill", 512, 16384, 21}, {"prefill", 64, 512, 1},
+                           {"prefill", 64, 4096, 1},   {"prefill", 64, 16384, 1},   {"prefill", 8, 512, 1},
+                           {"prefill", 8, 4096, 1},    {"prefill", 8, 16384, 1},    {"decode", 1, 512, 1},
+                           {"decode", 1, 4096, 1},     {"decode", 1, 16384, 1},     {"decode", 1, 16384, 21},
+                           {"edit", 201, 12000, 2},    {"edit", 200, 263, 1}};
 
 struct Model {
   const char* name;
@@ -148,8 +149,7 @@ Timing measure(const AttentionShape& shape, KvType type, Isa isa, const Case& c,
   return timingOf(seconds);
 }
 
-void report(const Model& model, KvType type, Isa isa, const Case& c, const std::string& row, int threads,
-            bool json) {
+void report(const Model& model, KvType type, Isa isa, const Case& c, const std::string& row, int threads, bool json) {
   const Timing timing = measure(model.shape, type, isa, c, threads);
   const double macs = 2.0 * model.shape.headDim * model.shape.heads * c.keys();
   const double cellBytes = 2.0 * model.shape.kvHeads * model.shape.headDim * double(bytesPerElement(type));
@@ -167,18 +167,20 @@ void report(const Model& model, KvType type, Isa isa, const Case& c, const std::
 }  // namespace
 
 int main(int count, char** arguments) {
-  char** const end = std::remove_if(arguments + 1, arguments + count, [](const char* a) { return std::string(a) == "--one"; });
+  char** const end =
+      std::remove_if(arguments + 1, arguments + count, [](const char* a) { return std::string(a) == "--one"; });
   const int threads = end == arguments + count ? 2 : 1;
   const Words words(static_cast<int>(end - arguments), arguments);
   const bool json = words.json;
   if (!json) {
-    std::printf("| %-58s | %9s | %9s | %7s | %7s | %6s |\n", threads == 2 ? "row (2 threads)" : "row (1 thread)", "ms median", "ms best",
-                "GMAC/s", "best", "KV GB/s");
+    std::printf("| %-58s | %9s | %9s | %7s | %7s | %6s |\n", threads == 2 ? "row (2 threads)" : "row (1 thread)",
+                "ms median", "ms best", "GMAC/s", "best", "KV GB/s");
     std::printf("|---|--:|--:|--:|--:|--:|\n");
   }
   const double bandwidth = readBandwidth() * 1e-9;
   if (json) std::printf("{\"row\":\"read\",\"GBs\":%.1f}\n", bandwidth);
-  else std::printf("| %-58s | %9s | %9s | %7s | %7s | %6.1f |\n", "reading 512 MiB, 2 threads", "", "", "", "", bandwidth);
+  else
+    std::printf("| %-58s | %9s | %9s | %7s | %7s | %6.1f |\n", "reading 512 MiB, 2 threads", "", "", "", "", bandwidth);
   int rows = 0;
   for (const Model& model : kModels)
     for (Isa isa : supportedIsas())

@@ -19,9 +19,9 @@
 #include <string>
 #include <vector>
 
-#include "support/check.h"
 #include "error.h"
 #include "runtime/model.h"
+#include "support/check.h"
 
 using namespace pocket;
 
@@ -73,7 +73,8 @@ Logits compute(ModelOptions options, const std::string& arm, const std::vector<i
   if (tiles) options.attend = attendEmulatedTiles;
   const int count = static_cast<int>(tokens.size());
   const size_t vocab = static_cast<size_t>(options.vocab);
-  KvStore store({options.layers, options.kvHeads, options.headDim, (count + 15) / 16 * 16, typeOf(arm.substr(0, slash))});
+  KvStore store(
+      {options.layers, options.kvHeads, options.headDim, (count + 15) / 16 * 16, typeOf(arm.substr(0, slash))});
   Model model(options, store);
   Logits logits;
   for (int start = 0; start < count; start += kChunk) {
@@ -123,7 +124,8 @@ bool takeShape(const char* text, ModelOptions& options) {
 
 int main(int count, char** arguments) {
   if (count < 7) {
-    std::fprintf(stderr, "attention_fidelity <libonnxruntime> <graph.onnx> <tokens.txt> <count> <every> [shape] <pages/isa>…\n");
+    std::fprintf(
+        stderr, "attention_fidelity <libonnxruntime> <graph.onnx> <tokens.txt> <count> <every> [shape] <pages/isa>…\n");
     return 2;
   }
   try {

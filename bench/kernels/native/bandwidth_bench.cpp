@@ -30,8 +30,7 @@ double measure(const uint64_t* words, size_t count, int threads, uint64_t expect
   std::vector<std::thread> others;
   const size_t part = count / threads / kLanes * kLanes;
   const auto start = std::chrono::steady_clock::now();
-  for (int t = 1; t < threads; t++)
-    others.emplace_back([&, t] { sums[t] = sumOf(words + t * part, part); });
+  for (int t = 1; t < threads; t++) others.emplace_back([&, t] { sums[t] = sumOf(words + t * part, part); });
   sums[0] = sumOf(words, part);
   for (std::thread& other : others) other.join();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;

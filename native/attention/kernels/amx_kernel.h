@@ -54,7 +54,7 @@ inline void splitQuery(const float* from, int headDim, uint32_t* to, uint32_t* r
     const __m512i low = _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(pairs)), 16);
     const __m512i high = _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(pairs, 1)), 16);
     _mm512_storeu_si512(residual, asBits(_mm512_cvtne2ps_pbh(_mm512_sub_ps(second, _mm512_castsi512_ps(high)),
-                                                         _mm512_sub_ps(first, _mm512_castsi512_ps(low)))));
+                                                             _mm512_sub_ps(first, _mm512_castsi512_ps(low)))));
     residual += kTile;
   }
 }
@@ -91,8 +91,7 @@ constexpr int kBlock = 4;  // tiles of cells in a block
 constexpr int kBlockCells = kBlock * kTile;
 
 // All eight tiles have 16 rows of 64 bytes.
-constexpr TileConfiguration kFullTiles = {
-    1, 0, {}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
+constexpr TileConfiguration kFullTiles = {1, 0, {}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
 
 // Calls use(0) … use(Count - 1) with constants, because tile numbers must be compile-time constants.
 template <int Count, class Use>
@@ -171,17 +170,17 @@ struct AttendAmx {
 
   const AttendJob& job;
   int rows, bands, steps;
-  uint32_t* q;      // (bands * 16, headDim / 2), rotated for the current delta, scaled
+  uint32_t* q;  // (bands * 16, headDim / 2), rotated for the current delta, scaled
   uint32_t* qResidual;  // the same
-  float* sums;      // (bands * 16, headDim)
-  float* weights;   // (bands * 16, 16), lanes of the sums of weights
+  float* sums;  // (bands * 16, headDim)
+  float* weights;  // (bands * 16, 16), lanes of the sums of weights
   float* references;  // (rows)
-  float* scores;    // (2 bands, 16, 64)
+  float* scores;  // (2 bands, 16, 64)
   uint32_t* words;  // (16, 32), weights of a band
   // The current block.
-  uint32_t* keys;     // (4, headDim / 2, 16)
+  uint32_t* keys;  // (4, headDim / 2, 16)
   uint32_t* keyResiduals;
-  uint32_t* values;   // (4 * 8, headDim)
+  uint32_t* values;  // (4 * 8, headDim)
   const void* keyTiles[kBlock];
   const void* valueOperands[kBlock / 2];  // two consecutive tiles each
   alignas(64) float keyScales[kBlockCells];
@@ -220,12 +219,13 @@ struct AttendAmx {
     // Not minus infinity: the difference of two references must not be NaN.
     for (int r = 0; r < rows; r++) references[r] = -FLT_MAX;
     Tiles::enter(kFullTiles);
-    forEachBlock(job, kBlock, [this](int token, int delta) { rotate(token, delta); },
-         [this](int token, int start, int end) {
-           segments = job.segments + start;
-           tileCount = end - start;
-           block(token * job.group);
-         });
+    forEachBlock(
+        job, kBlock, [this](int token, int delta) { rotate(token, delta); },
+        [this](int token, int start, int end) {
+          segments = job.segments + start;
+          tileCount = end - start;
+          block(token * job.group);
+        });
     Tiles::leave();
     writeRows(job, rows, sums, weights, references);
   }
@@ -275,7 +275,7 @@ struct AttendAmx {
     if constexpr (Type == KvType::kF16) {
       splitF16Keys(static_cast<const uint16_t*>(job.keys) + first, job.headDim, key, key + (keyResiduals - keys));
       bf16ValuesOfF16(static_cast<const uint16_t*>(job.values) + first, segment.begin, segment.end, job.headDim,
-                    valuesAt(t));
+                      valuesAt(t));
     } else if constexpr (kBytes) {
       bf16OfInt8(static_cast<const int8_t*>(job.keys) + first, kTile * steps, key);
       bf16OfInt8(static_cast<const int8_t*>(job.values) + first, kTile * steps, valuesAt(t));

@@ -59,9 +59,7 @@ struct Vector8 {
   static Floats lowBytes(const int8_t* pairs) {
     return _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(loadBytes(pairs), 24), 24));
   }
-  static Floats highBytes(const int8_t* pairs) {
-    return _mm256_cvtepi32_ps(_mm256_srai_epi32(loadBytes(pairs), 8));
-  }
+  static Floats highBytes(const int8_t* pairs) { return _mm256_cvtepi32_ps(_mm256_srai_epi32(loadBytes(pairs), 8)); }
 
  private:
   static __m256i loadBytes(const int8_t* pairs) {

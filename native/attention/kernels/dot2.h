@@ -59,8 +59,7 @@ struct AttendDot2 {
   int tileCount, left;  // segments in the block; from its start to the end of the job
   bool few = false;  // at most kFew rows see the block: decode, or little more
 
-  explicit AttendDot2(const AttendJob& work)
-      : job(work), rows(work.tokenCount * work.group), steps(work.headDim / 2) {
+  explicit AttendDot2(const AttendJob& work) : job(work), rows(work.tokenCount * work.group), steps(work.headDim / 2) {
     float* next = work.scratch;
     const auto take = [&next](int64_t floats) {
       float* part = next;
@@ -81,13 +80,14 @@ struct AttendDot2 {
     std::memset(weights, 0, sizeof(float) * rows * kTile);
     // Not minus infinity: the difference of two references must not be NaN.
     for (int r = 0; r < rows; r++) references[r] = -FLT_MAX;
-    forEachBlock(job, kDot2Tiles, [this](int token, int delta) { rotate(token, delta); },
-         [this](int token, int start, int end) {
-           segments = job.segments + start;
-           left = job.segmentCount - start;
-           tileCount = end - start;
-           block(token * job.group);
-         });
+    forEachBlock(
+        job, kDot2Tiles, [this](int token, int delta) { rotate(token, delta); },
+        [this](int token, int start, int end) {
+          segments = job.segments + start;
+          left = job.segmentCount - start;
+          tileCount = end - start;
+          block(token * job.group);
+        });
     writeRows(job, rows, sums, weights, references);
   }
 
@@ -199,7 +199,7 @@ struct AttendDot2 {
     const uint32_t* query = q + static_cast<int64_t>(row) * steps;
     for (int t = 0; t < Tiles; t += kScored)
       scoreDot2<Scores, Cells, Rows, kScored>(query, steps, keyTiles + t, nextKeys + t, keyScales + t * kTile,
-                                               Tiles * kTile, scores + t * kTile);
+                                              Tiles * kTile, scores + t * kTile);
     for (int r = 0; r < Rows; r++)
       factors[r] = weigh<Tiles>(row + r, unmasked, scores + r * Tiles * kTile, words + r * Tiles * kTile / 2);
     float* to = sums + static_cast<int64_t>(row) * job.headDim;
@@ -220,8 +220,8 @@ struct AttendDot2 {
     for (int t = 0; t < Tiles; t++) {
       score[t] = _mm512_load_ps(scores + t * kTile);
       if constexpr (Scores::kScaled)
-        score[t] = _mm512_mul_ps(
-            score[t], _mm512_mul_ps(_mm512_set1_ps(scales[row]), _mm512_load_ps(keyScales + t * kTile)));
+        score[t] =
+            _mm512_mul_ps(score[t], _mm512_mul_ps(_mm512_set1_ps(scales[row]), _mm512_load_ps(keyScales + t * kTile)));
     }
     if (!unmasked) hide<Tiles>(job.tokens[row / job.group].index, score);
     __m512 maxima = score[0];

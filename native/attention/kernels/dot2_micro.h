@@ -53,9 +53,7 @@ struct Int16Scores {
   static constexpr bool kScaled = true;
   static constexpr float kLength = 32700;
   static Sum zero() { return Sum{}; }
-  static Sum dot(__m512i query, __m512i key, Sum sum) {
-    return (Sum)_mm512_dpwssd_epi32((__m512i)sum, query, key);
-  }
+  static Sum dot(__m512i query, __m512i key, Sum sum) { return (Sum)_mm512_dpwssd_epi32((__m512i)sum, query, key); }
   static __m512 floats(Sum sum) { return _mm512_cvtepi32_ps((__m512i)sum); }
   static float pack(const float* from, int count, uint32_t* to) {
     __m512 squares = _mm512_setzero_ps();
@@ -135,8 +133,8 @@ inline void prefetchLines(const char* from) {
 // scores[row * stride + tile * 16 + lane] of Rows rows of `steps` words and Tiles tiles. Prefetches `nextTiles`.
 template <class Scores, class Cells, int Rows, int Tiles>
 __attribute__((noinline)) void scoreDot2(const uint32_t* query, int64_t steps, const void* const* tiles,
-                                          const void* const* nextTiles, const float* keyScales, int64_t stride,
-                                          float* scores) {
+                                         const void* const* nextTiles, const float* keyScales, int64_t stride,
+                                         float* scores) {
   typename Scores::Sum sum[Rows][Tiles];
 #pragma GCC unroll 16
   for (int r = 0; r < Rows; r++)

@@ -23,9 +23,8 @@ inline __m512bh asBf16(__m512i bits) {
 
 // Elements i of `low` and `high`, rounded to bf16, interleaved.
 inline __m512i interleaveBf16(__m512 low, __m512 high) {
-  alignas(64) static constexpr int16_t kInterleave[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
-                                                          21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
-                                                          11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  alignas(64) static constexpr int16_t kInterleave[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                                                          8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
   return _mm512_permutexvar_epi16(_mm512_load_si512(kInterleave), asBits(_mm512_cvtne2ps_pbh(high, low)));
 }
 
@@ -40,8 +39,8 @@ inline void prefetch(const void* line) { _mm_prefetch(static_cast<const char*>(l
 
 inline void widenBytes(const int8_t* bytes, int words, uint32_t* to) {
   for (int i = 0; i < words; i += kTile)
-    _mm512_storeu_si512(
-        to + i, _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes + 2 * i))));
+    _mm512_storeu_si512(to + i,
+                        _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes + 2 * i))));
 }
 
 // ---- cells: how the dot products read the words of a tile ----

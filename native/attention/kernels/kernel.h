@@ -59,7 +59,7 @@ template <class Rotate, class Block>
 // divided by.
 template <class Keep>
 [[gnu::always_inline]] inline void rotateQueries(const AttendJob& job, int token, int delta, float* rotated,
-                                               const Keep& keep) {
+                                                 const Keep& keep) {
   const int half = job.headDim / 2;
   for (; token < job.tokenCount; token++) {
     const float* cosines = job.rope + static_cast<int64_t>(job.tokens[token].index - delta) * job.headDim;
@@ -113,8 +113,9 @@ struct Attend {
     }
     // Decode: blocks that fit the L1 cache. Prefill: fewer steps of the softmax.
     const int blockTiles = job.batchInvariant ? kFewTiles : kBlockTiles;
-    forEachBlock(job, blockTiles, [this](int token, int delta) { rotate(token, delta); },
-         [this](int token, int start, int end) { block(token * job.group, start, end); });
+    forEachBlock(
+        job, blockTiles, [this](int token, int delta) { rotate(token, delta); },
+        [this](int token, int start, int end) { block(token * job.group, start, end); });
     finish();
   }
 
@@ -136,7 +137,7 @@ struct Attend {
         operands[i] = keyTile<V>(job, job.segments[start + t + i].tile, tiles + i * tileFloats());
       for (int g = 0, r = row; g < groups.count; r += groups.rows(g++))
         scoreBlock<V>(groups.rows(g), count, q + static_cast<int64_t>(r) * job.headDim, job.headDim, operands,
-                         scores + r * kBlockLanes + t * kTile);
+                      scores + r * kBlockLanes + t * kTile);
     }
     const int lastCell = job.segments[end - 1].index + (job.segments[end - 1].end - job.segments[end - 1].begin) - 1;
     const bool whole = lastCell - job.segments[start].index + 1 == tileCount * kTile;
@@ -149,9 +150,8 @@ struct Attend {
       for (int column = 0; column < job.headDim; column += kColumns) {
         const int left = (job.headDim - column) / V::kWidth;
         for (int g = 0, r = row; g < groups.count; r += groups.rows(g++))
-          addColumns<V>(groups.rows(g), left < V::kVectors ? left : V::kVectors,
-                           scores + r * kBlockLanes + t * kTile, operands, count, job.headDim, column,
-                           sums + static_cast<int64_t>(r) * job.headDim + column);
+          addColumns<V>(groups.rows(g), left < V::kVectors ? left : V::kVectors, scores + r * kBlockLanes + t * kTile,
+                        operands, count, job.headDim, column, sums + static_cast<int64_t>(r) * job.headDim + column);
       }
     }
   }

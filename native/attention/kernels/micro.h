@@ -58,9 +58,8 @@ void scoreTiles(const float* q, int steps, const float* const* tiles, float* sco
 // sums[row][0 .. Vectors * kWidth) += weights x values over `tileCount` tiles. `weights` (rows, kBlockLanes), `sums`
 // (rows, headDim) at the first column; `column` is that of the tiles.
 template <class V, int Rows, int Vectors>
-void addValues(const float* weights, const float* const* tiles, int tileCount, int headDim, int column,
-               float* sums) {
-    typename V::Floats sum[Rows][Vectors];
+void addValues(const float* weights, const float* const* tiles, int tileCount, int headDim, int column, float* sums) {
+  typename V::Floats sum[Rows][Vectors];
 #pragma GCC unroll 16
   for (int r = 0; r < Rows; r++)
 #pragma GCC unroll 16
@@ -71,8 +70,7 @@ void addValues(const float* weights, const float* const* tiles, int tileCount, i
     for (int s = 0; s < kTile; s++) {
       typename V::Floats row[Vectors];
 #pragma GCC unroll 16
-      for (int v = 0; v < Vectors; v++)
-        row[v] = V::load(value + static_cast<int64_t>(s) * headDim + v * V::kWidth);
+      for (int v = 0; v < Vectors; v++) row[v] = V::load(value + static_cast<int64_t>(s) * headDim + v * V::kWidth);
 #pragma GCC unroll 16
       for (int r = 0; r < Rows; r++) {
         const typename V::Floats w = V::set(weight[r * kBlockLanes + s]);
@@ -90,29 +88,27 @@ void addValues(const float* weights, const float* const* tiles, int tileCount, i
 // ---- dispatch to a micro-kernel by row count and width, which are known only at run time ----
 
 template <class V, int Tiles, int Rows = V::kRows>
-void scoreRows(int rows, const float* q, int steps, const float* const* tiles,
-               float* scores) {
+void scoreRows(int rows, const float* q, int steps, const float* const* tiles, float* scores) {
   if (rows == Rows) return scoreTiles<V, Rows, Tiles>(q, steps, tiles, scores);
   if constexpr (Rows > 1) scoreRows<V, Tiles, Rows - 1>(rows, q, steps, tiles, scores);
 }
 
 template <class V, int Tiles = V::kVectors * V::kWidth / kTile>
-void scoreBlock(int rows, int tileCount, const float* q, int steps,
-                const float* const* tiles, float* scores) {
+void scoreBlock(int rows, int tileCount, const float* q, int steps, const float* const* tiles, float* scores) {
   if (tileCount == Tiles) return scoreRows<V, Tiles>(rows, q, steps, tiles, scores);
   if constexpr (Tiles > 1) scoreBlock<V, Tiles - 1>(rows, tileCount, q, steps, tiles, scores);
 }
 
 template <class V, int Vectors, int Rows = V::kRows>
-void addRows(int rows, const float* weights, const float* const* tiles, int tileCount, int headDim,
-             int column, float* sums) {
+void addRows(int rows, const float* weights, const float* const* tiles, int tileCount, int headDim, int column,
+             float* sums) {
   if (rows == Rows) return addValues<V, Rows, Vectors>(weights, tiles, tileCount, headDim, column, sums);
   if constexpr (Rows > 1) addRows<V, Vectors, Rows - 1>(rows, weights, tiles, tileCount, headDim, column, sums);
 }
 
 template <class V, int Vectors = V::kVectors>
-void addColumns(int rows, int vectors, const float* weights, const float* const* tiles, int tileCount,
-                int headDim, int column, float* sums) {
+void addColumns(int rows, int vectors, const float* weights, const float* const* tiles, int tileCount, int headDim,
+                int column, float* sums) {
   if (vectors == Vectors) return addRows<V, Vectors>(rows, weights, tiles, tileCount, headDim, column, sums);
   if constexpr (Vectors > 1)
     addColumns<V, Vectors - 1>(rows, vectors, weights, tiles, tileCount, headDim, column, sums);

@@ -56,9 +56,7 @@ struct Vector16 {
   static Floats lowBytes(const int8_t* pairs) {
     return _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(loadBytes(pairs), 24), 24));
   }
-  static Floats highBytes(const int8_t* pairs) {
-    return _mm512_cvtepi32_ps(_mm512_srai_epi32(loadBytes(pairs), 8));
-  }
+  static Floats highBytes(const int8_t* pairs) { return _mm512_cvtepi32_ps(_mm512_srai_epi32(loadBytes(pairs), 8)); }
 
  private:
   static __m512i loadBytes(const int8_t* pairs) {

@@ -18,8 +18,8 @@
 //                  dot<sums, x, weights>()                      int8 times int8
 #pragma once
 
-#include "linear/kernels/kernel.h"
 #include "cpu/tile_configuration.h"
+#include "linear/kernels/kernel.h"
 
 namespace pocket {
 namespace {
@@ -70,7 +70,7 @@ class AmxLinearTable {
   static void multiply(BlockFormat format, const UnpackedPanel& panel, int columns, const RowTile& tile, float* sums) {
     withFormat(format, [&](auto f) {
       multiplyAny<Math::sameWhenUnpacked(f())>(panel, columns, tile, sums,
-                                           std::make_integer_sequence<int, kMaxTileRows>());
+                                               std::make_integer_sequence<int, kMaxTileRows>());
     });
   }
 

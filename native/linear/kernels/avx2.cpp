@@ -57,8 +57,7 @@ struct Avx2Math {
   template <int Bits>
   [[gnu::always_inline]] static void unpackTo(const uint8_t* packed, uint8_t* to) {
     if constexpr (Bits == 8) {
-      for (int i = 0; i < kGroupCodes; i += 32)
-        put(to + i, _mm256_xor_si256(get(packed + i), _mm256_set1_epi8(-128)));
+      for (int i = 0; i < kGroupCodes; i += 32) put(to + i, _mm256_xor_si256(get(packed + i), _mm256_set1_epi8(-128)));
       return;
     }
     const __m256i low = _mm256_set1_epi8(15);
@@ -90,8 +89,8 @@ struct Avx2Math {
     const __m256i low = get(codes + k / 4 * 64), high = get(codes + k / 4 * 64 + 32);
     if constexpr (Bits == 8) {
       const int up = 24 - k % 4 * 8;
-      return toFloats({_mm256_srai_epi32(_mm256_slli_epi32(low, up), 24),
-                       _mm256_srai_epi32(_mm256_slli_epi32(high, up), 24)});
+      return toFloats(
+          {_mm256_srai_epi32(_mm256_slli_epi32(low, up), 24), _mm256_srai_epi32(_mm256_slli_epi32(high, up), 24)});
     }
     const __m256i byte = _mm256_set1_epi32(255);
     return toFloats({_mm256_and_si256(_mm256_srli_epi32(low, k % 4 * 8), byte),

@@ -98,8 +98,7 @@ struct VnniMath {
     for (int r = 0; r < R; r++) {
       to[r] = Start ? _mm512_set1_epi32(start[r]) : _mm512_setzero_si512();
 #pragma GCC unroll 8
-      for (int q = First; q < End; q++)
-        addProducts(to[r], codes.quads[q], x + r * kGroupColumns + q * 4);
+      for (int q = First; q < End; q++) addProducts(to[r], codes.quads[q], x + r * kGroupColumns + q * 4);
     }
   }
 

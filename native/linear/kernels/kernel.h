@@ -150,7 +150,7 @@ void unpackPanel(const uint8_t* record, int columns, const UnpackedPanel& to) {
     for (int g = 0; g < kLayout.groups; g++, group++) {
       prefetch(record + kLayout.codesAt + g * kLayout.groupBytes, kLayout.groupBytes);
       Math::template unpackTo<kLayout.bits>(record + kLayout.codesAt + g * kLayout.groupBytes,
-                                        to.codes + group * kGroupCodes);
+                                            to.codes + group * kGroupCodes);
       const GroupScales<Math> scales = scalesAt<Math, F>(record, g);
       Math::store(to.scales + group * kScales, scales.scale);
       if constexpr (kLayout.halves) Math::store(to.scales + group * kScales + 16, scales.second);
@@ -238,7 +238,7 @@ struct LinearTable {
   static void multiply(BlockFormat format, const UnpackedPanel& panel, int columns, const RowTile& tile, float* sums) {
     withFormat(format, [&](auto f) {
       multiplyAny<Math::sameWhenUnpacked(f())>(panel, columns, tile, sums,
-                                           std::make_integer_sequence<int, Math::kRows>());
+                                               std::make_integer_sequence<int, Math::kRows>());
     });
   }
 
@@ -261,8 +261,8 @@ struct LinearTable {
   }
 
   static constexpr LinearKernel named(const char* name) {
-    return {name, Math::kRows, Math::kRows, Math::kStreamRows, quantizeRows, stream, unpack, multiply, dequantize,
-            multiplyFloats, finishRows};
+    return {name,   Math::kRows, Math::kRows, Math::kStreamRows, quantizeRows, stream,
+            unpack, multiply,    dequantize,  multiplyFloats,    finishRows};
   }
 };
 

@@ -60,9 +60,8 @@ struct NeonMath {
   }
   static Floats loadInt8(const uint8_t* from) {
     const int8_t* at = reinterpret_cast<const int8_t*>(from);
-    return each([&](int i) {
-      return vcvtq_f32_s32(int32x4_t{at[4 * i], at[4 * i + 1], at[4 * i + 2], at[4 * i + 3]});
-    });
+    return each(
+        [&](int i) { return vcvtq_f32_s32(int32x4_t{at[4 * i], at[4 * i + 1], at[4 * i + 2], at[4 * i + 3]}); });
   }
 
   template <int Bits>

@@ -101,8 +101,8 @@ struct PortableMath {
         const int8_t* four = x + r * kGroupColumns + q * 4;
         const uint8_t* quad = codes + q * 64;
         for (int n = 0; n < 16; n++)
-          to[r].lanes[n] += quad[4 * n] * four[0] + quad[4 * n + 1] * four[1] + quad[4 * n + 2] * four[2] +
-                            quad[4 * n + 3] * four[3];
+          to[r].lanes[n] +=
+              quad[4 * n] * four[0] + quad[4 * n + 1] * four[1] + quad[4 * n + 2] * four[2] + quad[4 * n + 3] * four[3];
       }
   }
 

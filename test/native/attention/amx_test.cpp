@@ -56,7 +56,8 @@ const std::vector<Kernel>& scene::attentionKernels() {
   return all;
 }
 
-TEST("a decode step with all its draft tokens, f32 pages and heads that are no multiple of 32 are not computed in tiles") {
+TEST(
+    "a decode step with all its draft tokens, f32 pages and heads that are no multiple of 32 are not computed in tiles") {
   const Kernel* tiles = emulatedTiles("which rows are computed in tiles");
   if (tiles == nullptr) return;
   const auto pairsCompute = [&](scene::Size size, KvType type, const Plan& plan) {
@@ -84,8 +85,8 @@ TEST("every number of rows from 18 to 50 gets in tiles what the pair kernel give
       auto store = scene.freshStore();
       const double difference = meanDifference(scene.run(*store, *tiles), scene.run(*store, kPairs));
       if (!(difference < 1e-3))
-        check::fail(__FILE__, __LINE__, std::to_string(rows) + " rows over " + name(type) + ": off by " +
-                                            std::to_string(difference));
+        check::fail(__FILE__, __LINE__,
+                    std::to_string(rows) + " rows over " + name(type) + ": off by " + std::to_string(difference));
     }
 }
 
@@ -119,8 +120,9 @@ TEST("a thread has no tiles left when attention returns") {
 
 TEST("AMX gives attention the bits of emulated tiles") {
   if (supportedIsas().back() != Isa::kAmx) {
-    std::printf("skipped: attention in AMX's tiles against emulated ones, because this processor, system or build has no "
-                "AMX\n");
+    std::printf(
+        "skipped: attention in AMX's tiles against emulated ones, because this processor, system or build has no "
+        "AMX\n");
     return;
   }
   for (KvType type : kNarrow) {

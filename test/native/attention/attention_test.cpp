@@ -91,8 +91,9 @@ void checkAlone(const Scene& together, KvStore& store, const Kernel& kernel, siz
   alone.k = part(together.k, key);
   alone.v = part(together.v, key);
   if (!sameBits(alone.run(store, kernel), part(all, query)))
-    check::fail(__FILE__, __LINE__, label(kernel, store.shape().type) + ": row " + std::to_string(row) +
-                                        " of sequence " + std::to_string(s));
+    check::fail(
+        __FILE__, __LINE__,
+        label(kernel, store.shape().type) + ": row " + std::to_string(row) + " of sequence " + std::to_string(s));
 }
 
 }  // namespace
@@ -304,13 +305,15 @@ TEST("a row's bits do not depend on its neighbours in the batch") {
   }
 }
 
-TEST("a row has the same bits alone, with draft tokens behind it and beside another sequence, over pages of every type") {
+TEST(
+    "a row has the same bits alone, with draft tokens behind it and beside another sequence, over pages of every type") {
   for (const scene::Size size : {scene::Size{14, 2, 64}, scene::Size{3, 3, 32}, scene::Size{18, 1, 16}})
     for (KvType type : kTypes)
       for (const Kernel& kernel : attentionKernels()) {
         // The first sequence lies in one piece, so that its rows stand on both sides of the end of a range; the second
         // in stretches of several deltas, over the end of a range and from its first cell on.
-        Scene together(size, type, {{1024 + 8, kDecodeRows}, {1100, kDecodeRows, false, 70}, {kDecodeRows, kDecodeRows}}, 86);
+        Scene together(size, type,
+                       {{1024 + 8, kDecodeRows}, {1100, kDecodeRows, false, 70}, {kDecodeRows, kDecodeRows}}, 86);
         for (int i = 0; i < 1024 + 8; i++) together.sequences[0].cells[i] = {i, i};
         for (scene::Cell& cell : together.sequences[1].cells) cell.slot += 1040;
         for (scene::Cell& cell : together.sequences[2].cells) cell.slot += 1040;
@@ -318,7 +321,8 @@ TEST("a row has the same bits alone, with draft tokens behind it and beside anot
         auto store = together.freshStore();
         const std::vector<float> all = together.run(*store, kernel);
         for (size_t s = 0, first = 0; s < 3; s++, first += kDecodeRows)
-          for (const int row : {0, 7, 8, kDecodeRows - 1}) checkAlone(together, *store, kernel, s, first + row, row, all);
+          for (const int row : {0, 7, 8, kDecodeRows - 1})
+            checkAlone(together, *store, kernel, s, first + row, row, all);
       }
 }
 

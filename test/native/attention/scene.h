@@ -39,7 +39,8 @@ struct Plan {
   int rows = 1;
   bool scattered = false;  // rows anywhere, and not the last cells; the last cell is always one
   int longestRun = 40;  // cells that lie in neighbouring slots with one delta; 1 makes stretches of one token
-  int from = -1;  // index of the first row; all but the last, which is the last cell, are behind one another; -1: no matter
+  int from =
+      -1;  // index of the first row; all but the last, which is the last cell, are behind one another; -1: no matter
 };
 
 class Scene {
@@ -129,7 +130,7 @@ class Scene {
 
   float outlier = 0;  // added to one dimension of every survivor's key before it is rotated; set it before freshStore
   std::vector<float> pairScales;  // of layer 1, of stores made after it is set
-  std::vector<float> reaches;     // as pair scales
+  std::vector<float> reaches;  // as pair scales
   std::mt19937 random;
   Rope rope;
   AttentionShape shape;
@@ -194,7 +195,9 @@ class Scene {
   // Cuts the sequences into runs, lays the runs of all of them out in random order with random holes between,
   // and gives each a birth of its own; rows are born where they stand.
   void placeRuns(const std::vector<Plan>& plans) {
-    struct Run { int sequence, index, count; };
+    struct Run {
+      int sequence, index, count;
+    };
     std::vector<Run> runs;
     for (int s = 0; s < static_cast<int>(plans.size()); s++) {
       const Plan& plan = plans[s];

@@ -23,7 +23,8 @@ inline bool same(const pocket::CacheSnapshot& a, const pocket::CacheSnapshot& b)
            x.open.allocation == y.open.allocation &&
            std::equal(x.cells.begin(), x.cells.end(), y.cells.begin(), y.cells.end(), sameCell);
   };
-  return a.pagesFree == b.pagesFree && a.pageCells == b.pageCells && a.allocations == b.allocations && a.written == b.written &&
+  return a.pagesFree == b.pagesFree && a.pageCells == b.pageCells && a.allocations == b.allocations &&
+         a.written == b.written &&
          std::equal(a.sequences.begin(), a.sequences.end(), b.sequences.begin(), b.sequences.end(), sameSequence);
 }
 

@@ -145,7 +145,10 @@ TEST("a file of another model, type, shape, rope or context is refused") {
   const Scene scene(KvType::kF16, 40, 2);
   scene.write(path);
   KvFileIdentity other = scene.identity;
-  const auto refused = [&] { CHECK_THROWS_CODE(loadInto(path, other), "KV_FILE_REFUSED"); other = scene.identity; };
+  const auto refused = [&] {
+    CHECK_THROWS_CODE(loadInto(path, other), "KV_FILE_REFUSED");
+    other = scene.identity;
+  };
   other.digest = "digest of a model!", refused();
   other.digest = "digest of a mode", refused();
   other.ropeBase = 10001, refused();

@@ -3,13 +3,13 @@
 #include <cstdio>
 #include <cstring>
 
-#include "support/check.h"
-#include "support/emulated_tiles.h"
 #include "linear/kernels.h"
+#include "linear/kernels/amx_kernel.h"
 #include "linear/kernels/portable.h"
 #include "linear/scene.h"
 #include "linear/scratch.h"
-#include "linear/kernels/amx_kernel.h"
+#include "support/check.h"
+#include "support/emulated_tiles.h"
 
 using namespace pocket;
 using scene::Layer;
@@ -31,8 +31,9 @@ struct Pair {
 const std::vector<Pair>& pairs() {
   static const std::vector<Pair> all = [] {
     std::vector<Pair> found;
-    found.push_back({AmxLinearTable<PortableMath, EmulatedTiles>::basedOn(kLinearPortable, "portable with emulated tiles"),
-                     &kLinearPortable});
+    found.push_back(
+        {AmxLinearTable<PortableMath, EmulatedTiles>::basedOn(kLinearPortable, "portable with emulated tiles"),
+         &kLinearPortable});
 #ifdef __x86_64__
     if (supportedIsas().back() >= Isa::kAvx512 && &linearKernelFor(Isa::kAvx512) == &kLinearAvx512Vnni)
       found.push_back({emulatedTilesAvx512(), &kLinearAvx512Vnni});
@@ -45,7 +46,8 @@ const std::vector<Pair>& pairs() {
 // x of one tile quantized, with memory behind it that holds no zeros.
 struct QuantizedTile {
   QuantizedTile(const LinearKernel& kernel, const std::vector<float>& x, int rows, int columns, BlockFormat format)
-      : codes((rows * columns) + kMaxTileRows * kGroupColumns, 77), scales(rows * columns / kGroupColumns),
+      : codes((rows * columns) + kMaxTileRows * kGroupColumns, 77),
+        scales(rows * columns / kGroupColumns),
         extra(2 * scales.size()) {
     RowTileBuffers to{codes.data(), scales.data(), {}};
     to.extras[static_cast<int>(extraOf(format))] = extra.data();
@@ -101,10 +103,12 @@ TEST("tiles of 1 to 16 rows give a row the bits that it has alone, over 1, 2, 15
         std::mt19937 random(21);
         const std::vector<float> x = scene::randomRows(kMaxTileRows, layer.columns, random);
         for (int rows = 1; rows <= kMaxTileRows; rows++) {
-          const std::vector<float> got = byTiles(pair.tiles, layer, x, rows), wanted = byRows(*pair.rest, layer, x, rows);
+          const std::vector<float> got = byTiles(pair.tiles, layer, x, rows),
+                                   wanted = byRows(*pair.rest, layer, x, rows);
           if (std::memcmp(got.data(), wanted.data(), got.size() * sizeof(float)) != 0)
-            check::fail(__FILE__, __LINE__, std::string(pair.tiles.name) + " " + name(format) + " " +
-                                                std::to_string(groups) + " groups, " + std::to_string(rows) + " rows");
+            check::fail(__FILE__, __LINE__,
+                        std::string(pair.tiles.name) + " " + name(format) + " " + std::to_string(groups) + " groups, " +
+                            std::to_string(rows) + " rows");
         }
       }
 }
@@ -142,8 +146,8 @@ TEST("AMX gives many rows the bits of the VNNI kernel") {
       LinearOutput output{layer.weight(), layer.bias.data(), got.data()};
       makeLinear(Isa::kAmx, 2)->run(x.data(), rows, &output, 1, Combine::kNone, Activations::kInt8, scene::oneThread());
       output.out = wanted.data();
-      makeLinear(Isa::kAvx512, 2)->run(x.data(), rows, &output, 1, Combine::kNone, Activations::kInt8,
-                                       scene::oneThread());
+      makeLinear(Isa::kAvx512, 2)
+          ->run(x.data(), rows, &output, 1, Combine::kNone, Activations::kInt8, scene::oneThread());
       CHECK(std::memcmp(got.data(), wanted.data(), got.size() * sizeof(float)) == 0);
     }
   }

@@ -4,10 +4,10 @@
 #include <atomic>
 #include <thread>
 
-#include "support/check.h"
 #include "linear/job.h"
 #include "linear/kernels.h"
 #include "linear/scene.h"
+#include "support/check.h"
 
 using namespace pocket;
 using scene::Kernel;
@@ -26,8 +26,8 @@ std::string label(const Kernel& kernel, BlockFormat format, int rows) {
   return kernel.name + " " + name(format) + " " + std::to_string(rows) + " rows";
 }
 
-std::vector<float> run(const Kernel& kernel, const Layer& layer, const std::vector<float>& x, int rows, Activations activations,
-                       bool bias = true, int threads = 1) {
+std::vector<float> run(const Kernel& kernel, const Layer& layer, const std::vector<float>& x, int rows,
+                       Activations activations, bool bias = true, int threads = 1) {
   std::vector<float> out(static_cast<size_t>(rows) * layer.rows, NAN);
   const LinearOutput output{layer.weight(), bias ? layer.bias.data() : nullptr, out.data()};
   kernel.make(threads)->run(x.data(), rows, &output, 1, Combine::kNone, activations, scene::oneThread());
@@ -106,7 +106,8 @@ TEST("rounding the rows of a linear layer costs less than one part in a hundred"
         size += std::pow(double{exact[i]}, 2);
       }
       if (!(std::sqrt(error / size) < 1e-2))
-        check::fail(__FILE__, __LINE__, label(kernel, format, 7) + ": off by " + std::to_string(std::sqrt(error / size)));
+        check::fail(__FILE__, __LINE__,
+                    label(kernel, format, 7) + ": off by " + std::to_string(std::sqrt(error / size)));
     }
   }
 }
@@ -177,8 +178,9 @@ TEST("a gate far from zero is nothing or itself, and one that is no number stays
       const double y = gate.bias[i];
       if (std::isnan(y)) CHECK(std::isnan(out[i]));
       else if (std::isinf(y)) CHECK(std::isinf(out[i]) && out[i] > 0);
-      else check::checkNear(out[i], 2 * y / (1 + std::exp(-y)), 1e-6 * std::max(0.0, y) + 1e-7, kernel.name.c_str(),
-                            __FILE__, __LINE__);
+      else
+        check::checkNear(out[i], 2 * y / (1 + std::exp(-y)), 1e-6 * std::max(0.0, y) + 1e-7, kernel.name.c_str(),
+                         __FILE__, __LINE__);
     }
   }
 }
@@ -283,7 +285,8 @@ TEST("each body of few rows begins where it was said to, and all of them take ea
       for (bool gated : {false, true}) {
         const Layer layers[] = {{BlockFormat::kQ4_0, rows, 256, 5}, {BlockFormat::kQ4_K, gated ? rows : 33, 256, 6}};
         std::vector<float> y0(rows), y1(layers[1].rows);
-        const LinearOutput outputs[] = {{layers[0].weight(), nullptr, y0.data()}, {layers[1].weight(), nullptr, y1.data()}};
+        const LinearOutput outputs[] = {{layers[0].weight(), nullptr, y0.data()},
+                                        {layers[1].weight(), nullptr, y1.data()}};
         const Combine combine = gated ? Combine::kSwiGlu : Combine::kNone;
         const auto linear = makeLinear(kernel, threads);
         std::vector<Linear::Start> starts;

@@ -49,8 +49,7 @@ struct Layer {
   double largest() const {
     double found = 0;
     for (int n = 0; n < rows; n++)
-      for (int k = 0; k < columns; k++)
-        found = std::max(found, std::fabs(pocket::referenceWeight(weight(), n, k)));
+      for (int k = 0; k < columns; k++) found = std::max(found, std::fabs(pocket::referenceWeight(weight(), n, k)));
     return found;
   }
 

@@ -1,9 +1,9 @@
 // What stands beside the products in a graph of panels: rows of an embedding against the layout read by the
 // letter, and the norm of the residual stream against two plain loops in double.
-#include "support/check.h"
-#include "linear/scene.h"
-#include "linear/rms_norm.h"
 #include "linear/weight_row.h"
+#include "linear/rms_norm.h"
+#include "linear/scene.h"
+#include "support/check.h"
 
 using namespace pocket;
 

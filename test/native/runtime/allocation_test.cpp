@@ -6,11 +6,11 @@
 #include <new>
 
 #include "attention/scene.h"
-#include "support/check.h"
 #include "linear/scene.h"
 #include "runtime/profiler.h"
-#include "sampler/row.h"
 #include "runtime/thread_pool.h"
+#include "sampler/row.h"
+#include "support/check.h"
 
 namespace {
 
@@ -132,9 +132,13 @@ TEST("a pool, awake or not, asks for no memory") {
 
 TEST("timing an entry asks for no memory") {
   Profiler profiler;
-  ProfileEntry& entry = profiler.add("/model/layers.0/attn/qkv_proj/Linear, a name that is too long to stand in a string itself");
+  ProfileEntry& entry =
+      profiler.add("/model/layers.0/attn/qkv_proj/Linear, a name that is too long to stand in a string itself");
   for (int i = 0; i < 200; i++) profiler.add("another");
-  CHECK_EQ(newsDuring([&] { for (int i = 0; i < 1000; i++) const ScopedTimer timed(entry); }), 0);
+  CHECK_EQ(newsDuring([&] {
+             for (int i = 0; i < 1000; i++) const ScopedTimer timed(entry);
+           }),
+           0);
   CHECK_EQ(profiler.entries().front().runs, 1000);
 }
 

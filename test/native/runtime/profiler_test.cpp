@@ -2,8 +2,8 @@
 #include <stdexcept>
 #include <thread>
 
-#include "support/check.h"
 #include "runtime/profiler.h"
+#include "support/check.h"
 
 using namespace pocket;
 
@@ -17,7 +17,9 @@ TEST("profiler come in the order in which they were added and stay where they ar
   Profiler profiler;
   ProfileEntry& first = profiler.add("first");
   for (int i = 0; i < 1000; i++) profiler.add(std::to_string(i));
-  { const ScopedTimer timed(first); }
+  {
+    const ScopedTimer timed(first);
+  }
   CHECK_EQ(profiler.entries().size(), 1001);
   CHECK(&profiler.entries().front() == &first);
   CHECK_EQ(profiler.entries()[0].runs, 1);

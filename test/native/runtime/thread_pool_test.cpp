@@ -11,8 +11,8 @@
 
 #include "support/check.h"
 
-using pocket::Prefetch;
 using pocket::ActiveScope;
+using pocket::Prefetch;
 using pocket::ThreadPool;
 
 namespace {
@@ -56,7 +56,8 @@ TEST("an awake pool's other threads take part in a section that lasts") {
   CHECK_EQ(inside.load(), 2);
 }
 
-TEST("the first failure of a section is thrown when all of its bodies have ended, and the next section is as any other") {
+TEST(
+    "the first failure of a section is thrown when all of its bodies have ended, and the next section is as any other") {
   ThreadPool pool(2);
   const ActiveScope active(pool);
   for (int round = 0; round < 50; round++) {
@@ -119,7 +120,8 @@ TEST("threads that wait read ahead to the last byte of a place and no further, a
         std::atomic<bool> ended{false};
         pool.run(2, [&](int i) {
           if (i != late) ended = true;
-          else for (int spin = 0; spin < 2000 || !ended; spin++) std::this_thread::yield();
+          else
+            for (int spin = 0; spin < 2000 || !ended; spin++) std::this_thread::yield();
         });
       }
     }

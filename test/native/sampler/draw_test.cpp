@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "support/check.h"
 #include "sampler/row.h"
 #include "sampler/softmax.h"
+#include "support/check.h"
 
 using namespace pocket;
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "support/check.h"
 #include "sampler/row.h"
 #include "sampler/softmax.h"
+#include "support/check.h"
 
 using namespace pocket;
 
@@ -40,8 +40,14 @@ TEST("every kind of vector code gives the same peaks, weights and sums") {
     };
     std::vector<Result> results;
     for (const RowLoops* loops : supportedRowLoops()) {
-      Result r{std::vector<float>(blocks), Row(row.size()), std::vector<double>(blocks), std::vector<double>(blocks),
-               0, 0, 0, {}};
+      Result r{std::vector<float>(blocks),
+               Row(row.size()),
+               std::vector<double>(blocks),
+               std::vector<double>(blocks),
+               0,
+               0,
+               0,
+               {}};
       loops->peaks(row.data(), count, r.peaks.data());
       const float peak = *std::max_element(r.peaks.begin(), r.peaks.end());
       r.total = loops->weigh(row.data(), count, peak, 0.7f, r.weights.data(), r.sums.data());

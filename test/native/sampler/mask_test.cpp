@@ -2,8 +2,8 @@
 // row in which the other tokens never were.
 #include <cmath>
 
-#include "support/check.h"
 #include "sampler/row.h"
+#include "support/check.h"
 
 using namespace pocket;
 

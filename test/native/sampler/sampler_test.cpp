@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "support/check.h"
 #include "sampler/row.h"
+#include "support/check.h"
 
 using namespace pocket;
 

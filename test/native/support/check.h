@@ -69,12 +69,14 @@ void checkThrows(const std::function<void()>& body, const std::string& code, con
 #define CHECK_JOIN_(a, b) a##b
 #define CHECK_JOIN(a, b) CHECK_JOIN_(a, b)
 #define TEST(sentence) CHECK_TEST(sentence, __COUNTER__)
-#define CHECK_TEST(sentence, number)                                                                            \
-  static void CHECK_JOIN(test, number)();                                                                       \
-  static const ::check::Registration CHECK_JOIN(registration, number)(sentence, CHECK_JOIN(test, number));      \
+#define CHECK_TEST(sentence, number)                                                                       \
+  static void CHECK_JOIN(test, number)();                                                                  \
+  static const ::check::Registration CHECK_JOIN(registration, number)(sentence, CHECK_JOIN(test, number)); \
   static void CHECK_JOIN(test, number)()
-#define CHECK(condition) \
-  do { if (!(condition)) ::check::fail(__FILE__, __LINE__, #condition); } while (false)
+#define CHECK(condition)                                             \
+  do {                                                               \
+    if (!(condition)) ::check::fail(__FILE__, __LINE__, #condition); \
+  } while (false)
 #define CHECK_EQ(a, b) ::check::checkEqual((a), (b), #a " == " #b, __FILE__, __LINE__)
 #define CHECK_NEAR(a, b, tolerance) ::check::checkNear((a), (b), (tolerance), #a " ~ " #b, __FILE__, __LINE__)
 #define CHECK_THROWS_CODE(expression, code) \

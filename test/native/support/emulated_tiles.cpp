@@ -39,9 +39,7 @@ float flushed(float x) { return std::fabs(x) < FLT_MIN ? std::copysign(0.0f, x) 
 
 // a * b + c of bf16s and a float, rounded once: the product is exact in double, and their sum has bits enough that
 // rounding it twice is rounding it once (Figueroa 1995).
-float fused(float a, float b, float c) {
-  return flushed(static_cast<float>(static_cast<double>(a) * b + c));
-}
+float fused(float a, float b, float c) { return flushed(static_cast<float>(static_cast<double>(a) * b + c)); }
 
 float bf16At(const uint8_t* bytes) {
   const uint32_t bits = static_cast<uint32_t>(bytes[0]) << 16 | static_cast<uint32_t>(bytes[1]) << 24;
