@@ -2,6 +2,7 @@
 // distributions along a text. It decides nothing.
 import type { CellSplice, Runner, SequenceId, StepEntry, StepOutcome } from "../../src/engine/addon.ts";
 import { greedy, type Splice } from "../../src/engine/job.ts";
+import { concatenate } from "../../src/text/span.ts";
 import type { Row } from "./score.ts";
 import type { Seen } from "./statistics.ts";
 
@@ -18,7 +19,7 @@ export async function edit(
 ): Promise<void> {
   const cuts = splices.map(({ start, end, tokens }): CellSplice => ({ start, end, count: tokens.length }));
   runner.splice(id, cuts);
-  await fill(runner, id, joined(splices.map(({ tokens }) => tokens)), chunk);
+  await fill(runner, id, concatenate(splices.map(({ tokens }) => tokens)), chunk);
 }
 
 export async function append(
@@ -188,14 +189,4 @@ function seenOf({ targetLogprobs, targetTopTokens }: StepOutcome): Seen[] {
     nextLogprob,
     likeliest: targetTopTokens[row]!,
   }));
-}
-
-export function joined(parts: readonly Int32Array[]): Int32Array {
-  const whole = new Int32Array(parts.reduce((sum, { length }) => sum + length, 0));
-  let at = 0;
-  for (const part of parts) {
-    whole.set(part, at);
-    at += part.length;
-  }
-  return whole;
 }
