@@ -20,7 +20,7 @@ class Error : public std::runtime_error {
   const char* code_;
 };
 
-// printf-style message, so that a message's numbers stand in its sentence.
+// printf-style message with the numbers of the failure.
 [[gnu::format(printf, 2, 3)]] inline Error error(const char* code, const char* format, ...) {
   char text[512];
   va_list arguments;

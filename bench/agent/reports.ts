@@ -50,7 +50,7 @@ export function writeReports(folder: string, reports: readonly Report[]): void {
   for (const { path, text } of reports) writeFileSync(join(folder, path), text);
 }
 
-/** The stations whose name stands in a line with their code and no other number of four digits. */
+/** Stations whose name occurs in a line with their code and no other four-digit number. */
 export function rightOnes(reports: readonly Report[], written: string): string[] {
   const lines = written.toLowerCase().split("\n");
   return reports

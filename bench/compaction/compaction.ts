@@ -1,4 +1,4 @@
-// The headline: what a compaction costs, by how large the context is, where it is cut, how much goes and how long
+// Measures what a compaction costs, by size of the context, position of the cut, share removed and length of
 // the summary is, for each way to reuse the cache. Rows go to bench/results/compaction.jsonl, one per condition and
 // arm; plots and tables are made of them by docs/performance/.
 

@@ -1,5 +1,5 @@
 // Which compactions are measured: the cells of the grids, as data. How one is measured is in-process-server.ts. Dear arms
-// compute most of a prompt anew, so they stand on a thinner grid than those that compute a summary.
+// recompute most of a prompt, so they have fewer conditions than those that compute a summary.
 import type { Repair, Reuse } from "../../src/chat/chat.ts";
 
 export type CutPosition = "front" | "middle" | "end";
@@ -9,7 +9,7 @@ export interface Arm {
   readonly reuse: Reuse;
   readonly repair: Repair;
   readonly forget?: boolean;
-  /** Computes what stands behind the edit, or everything. */
+  /** Computes everything behind the edit, or the whole prompt. */
   readonly isDear: boolean;
 }
 

@@ -162,7 +162,7 @@ export class Measurer {
     return memoryOf(summaryText(tokens, ++this.#summaries, (text) => this.server.countText(text)));
   }
 
-  /** Ids of the conversation in another order; the first is not the one that stands at `at`. */
+  /** Ids of the conversation in another order; the first one differs from the id at index `at`. */
   #fresh(count: number, at: number): number[] {
     const ids = this.#base;
     let from = 17 * ++this.#summaries;

@@ -1,4 +1,4 @@
-// Stands between engine and runner and counts what steps compute: how many tokens, how many keys each of them
+// Wraps the runner and counts what steps compute: how many tokens, how many keys each of them
 // looks at, how many rows go through the LM head. Counts only; what follows in multiply-adds is a formula over the
 // model's shapes. It follows the gaps of every sequence, since a step fills them front to back.
 import type { DecoderShapes } from "../../models/families/hyperparameters.ts";

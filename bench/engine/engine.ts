@@ -112,7 +112,7 @@ async function measureModel(
   }
 }
 
-/** Every row, the contenders taking turns; `aside`: what a peer reached by its own bench, tokens a second. */
+/** Measures every row with the engines alternating; `aside`: the result of a peer's own benchmark, tokens per second. */
 async function measureRows(
   condition: Condition,
   engines: readonly PeerEngine[],
@@ -159,7 +159,7 @@ function labelsOf({ labels }: Condition, { kv, weights }: PeerEngine) {
 }
 
 interface Readings {
-  /** One list a contender. */
+  /** One list per engine. */
   readonly seconds: readonly (readonly number[])[];
   /** What a peer reached by its own bench, tokens a second. */
   readonly aside: number | undefined;

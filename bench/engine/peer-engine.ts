@@ -1,11 +1,11 @@
 // What the `engine` bench measures, ours or another's: one engine on one file of weights that can hold a prompt and
 // be asked, as often as one likes, how long it takes to read or write a few tokens behind the start of it. And the
-// taking of turns, so that whatever else the machine does in the meantime meets all contenders alike.
+// alternation, so that other load on the machine affects all engines alike.
 
 export interface PeerEngine {
   /** Such as `pocket` or `llama.cpp fa=on`. */
   readonly name: string;
-  /** Type of keys and values, in the contender's own word. */
+  /** Type of keys and values, as the engine names it. */
   readonly kv: string;
   /** What it computes with, where that is not what the model folder says. */
   readonly weights?: string;
@@ -15,7 +15,7 @@ export interface PeerEngine {
   prefill(context: readonly number[], added: readonly number[]): Promise<number>;
   /** Seconds for `count` greedy tokens behind `context`, one step each. */
   decode(context: readonly number[], count: number): Promise<number>;
-  /** Most memory it ever had resident, where it is a process of its own; not a number where nobody tells. */
+  /** Peak resident memory if it is a separate process; NaN if unknown. */
   peakBytes?(): number;
   close(): Promise<void>;
 }
@@ -25,7 +25,7 @@ const longestTurn = 20_000;
 
 /**
  * One uncounted turn each (unless `warm` is false), then `repetitions` rounds; every second round in reverse order. The
- * results stand in the order of `runs`. A contender whose first turn took more than `longest` milliseconds has had its
+ * results have the order of `runs`. An engine whose first turn took more than `longest` milliseconds has had its
  * only one, and it counts: a minute needs no warming up.
  */
 export async function alternate(

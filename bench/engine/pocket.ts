@@ -1,4 +1,4 @@
-// Our runner as a contender of the `engine` bench: the context lies in one sequence, and every measurement works on
+// Our runner in the `engine` bench: the context is one sequence, and every measurement works on
 // a fork of its start, so that nothing is computed twice and nothing is left behind. No server in between.
 import type { Manifest } from "../../models/manifest.ts";
 import type { KvType, Runner, SequenceId } from "../../src/engine/addon.ts";

@@ -23,7 +23,7 @@ export interface RowChoice {
   readonly context: number;
 }
 
-/** Deepest first, as contenders want it; a prompt of the greatest depth is the cold row. */
+/** Deepest first, as the engines need it; the prompt of the greatest depth is the cold row. */
 export function engineRows({ prefillDepths, decodeDepths, words, context }: RowChoice): EngineRow[] {
   const fits = (depth: number) => depth + prefilled <= context;
   const row = (kind: EngineRow["kind"], name: string, count: number, depth: number) => ({

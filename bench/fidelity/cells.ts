@@ -132,7 +132,7 @@ async function forkEach(runner: Runner, id: SequenceId, parts: readonly Int32Arr
   return forks;
 }
 
-/** As `look` behind the token `last`, but `id` goes on with it and with `text` but for its last token. */
+/** As `readDistributions` behind the token `last`, but `id` then has it and `text` without its last token. */
 export async function readDistributionsFrom<Kept>(
   runner: Runner,
   id: SequenceId,

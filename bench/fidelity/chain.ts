@@ -107,7 +107,7 @@ function messagesAt({ head, exchanges }: Conversation, round: number, more: numb
   return [...head, ...memory, ...messagesOf(exchanges.slice(start, start + surviving + more))];
 }
 
-/** The sequence goes on with `next`; distributions from its second token on. */
+/** Appends `next` to the sequence; returns distributions from its second token on. */
 async function goOn<Kept extends Row | Scored>(
   runner: Runner,
   id: number,

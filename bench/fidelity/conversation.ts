@@ -1,6 +1,6 @@
 // Conversations of an agent that reads files, made up from a seed: system, task, then exchanges of an assistant
 // message that says what it saw and calls for the next file, and the tool's result. Some results carry a needle:
-// a port that stands nowhere else. What is removed, what survives and what is asked is decided here; no tokens
+// a port that occurs nowhere else. What is removed, what survives and what is asked is decided here; no tokens
 // are computed.
 
 import type { Message } from "../../src/chat/chat.ts";
@@ -13,7 +13,7 @@ export interface Needle {
   readonly kind: NeedleKind;
   readonly service: string;
   readonly port: string;
-  /** Ports that stand nowhere. */
+  /** Ports that occur nowhere. */
   readonly decoys: readonly string[];
 }
 

@@ -1,7 +1,7 @@
 // npm run bench -- fidelity: what reuse costs in quality. The same compacted conversation in every arm, scored along
 // what the oracle (a cold prefill of the new context) says next; facts asked for; compactions in a chain. Every
 // arm of a conversation is kept as a JSON line as soon as it is measured, and the tables are made from those lines, so that
-// runs can be interrupted and put together. README.md beside it says how to read them.
+// runs can be interrupted and combined. README.md explains the tables.
 
 import { appendFileSync, existsSync, mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -15,7 +15,7 @@ const cellsSection = 1n;
 
 /** A copy of the sequence in which no query is turned for any cell. The runner needs a digest. */
 export async function withoutRotation(runner: Runner, id: SequenceId): Promise<SequenceId> {
-  const folder = mkdtempSync(join(tmpdir(), "pocket-unturned-"));
+  const folder = mkdtempSync(join(tmpdir(), "pocket-no-rotation-"));
   const file = join(folder, "sequence.kv");
   try {
     await runner.save(id, file);

@@ -1,4 +1,4 @@
-// Prefills and greedy answers kept on disk by what they are computed from, so that a run that was interrupted goes on
+// Keeps prefills and greedy answers on disk, keyed by their inputs, so that an interrupted run continues
 // where it stopped instead of computing a conversation anew. Without a folder everything is computed. A prefill
 // that comes back computes on bit for bit; what else could differ (model, activations, KV type) is part of the name.
 import { createHash } from "node:crypto";

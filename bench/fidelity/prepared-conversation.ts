@@ -28,7 +28,7 @@ export interface PreparedConversation {
   readonly seed: number;
   /** Names the compacted conversation and what is asked: lines of one seed with another name are not comparable. */
   readonly name: string;
-  /** The conversation as it was; whoever set the scene releases it. */
+  /** The conversation before the edit; the caller of `prepareConversation` releases it. */
   readonly resident: SequenceId;
   readonly edit: Edit;
   readonly turns: readonly Turn[];

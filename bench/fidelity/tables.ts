@@ -1,5 +1,5 @@
 // The tables of the fidelity benchmark out of its lines: a table per turn and model, needles, chains, and which
-// conversations they stand on. Of two lines about the same thing the later one counts.
+// conversations they come from. Of two lines about the same condition the later one counts.
 import { arms } from "./arms.ts";
 import type { NeedleKind } from "./conversation.ts";
 import type { ScoreLine } from "./fidelity.ts";
@@ -38,7 +38,7 @@ function latest(lines: readonly ScoreLine[]): ScoreLine[] {
   return [...new Map(lines.map((line) => [keyOf(line), line])).values()];
 }
 
-/** Of every seed those lines that stand on the conversation of its oracle. */
+/** The lines of each seed that were measured on the conversation of its oracle. */
 function ofOneScene(lines: readonly ScoreLine[]): ScoreLine[] {
   const own = lines.flatMap(({ engine, scores }) =>
     engine === undefined && scores?.arm === "none" ? [scores] : [],

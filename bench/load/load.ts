@@ -1,5 +1,5 @@
 // The engine under load, no server in between: streams together against one alone, the gaps of a running stream
-// while somebody else's long prompt is read (at several budgets), and reading cells from a file against
+// while the long prompt of another request is computed (at several budgets), and reading cells from a file against
 // computing them again. Gaps are taken where the reader gets its tokens.
 
 import { mkdtempSync, rmSync, statSync } from "node:fs";
@@ -27,7 +27,7 @@ export interface LoadBenchOptions {
   readonly tokens: number;
 }
 
-/** `step_tokens` and `gap_ms`; the gap 0 stands for no target. */
+/** `step_tokens` and `gap_ms`; a gap of 0 means no target. */
 const paces: readonly (readonly [stepTokens: number, gapMs: number])[] = [
   [512, 0],
   [128, 0],
@@ -67,7 +67,7 @@ async function streams(report: Report, label: string, runner: Runner, tokens: nu
   report.add({ row: `${label} 8 streams against 1`, times: rates.get(8)! / rates.get(1)! });
 }
 
-/** Reads the long prompt once; on the way its cells go to files, and streams run beside its last part. */
+/** Computes the long prompt once; its cells are saved on the way, and streams run during its last part. */
 async function depths(
   report: Report,
   label: string,
@@ -93,7 +93,7 @@ async function depths(
   }
 }
 
-/** A prompt that begins with the file's cells is read beside one stream, at every pace. */
+/** Computes a prompt that begins with the file's cells during one stream, for every step budget. */
 async function gaps(
   report: Report,
   label: string,
@@ -163,7 +163,7 @@ const read = (sequence: SequencePort, tokens: Int32Array) =>
 const say = (sequence: SequencePort, tokens: number, salt: number) =>
   drained(sequence.run(jobOf(sequence, text(1, salt), tokens)));
 
-/** A stream that goes on until the signal fires. */
+/** A stream that runs until the signal fires. */
 async function watch(sequence: SequencePort, signal: AbortSignal, each: () => void): Promise<void> {
   try {
     await drained(sequence.run(jobOf(sequence, text(16, 1), 4096, signal)), each);

@@ -39,7 +39,7 @@ export async function lookup(options: LookupBenchOptions): Promise<void> {
       const pairs: [off: Timed, on: Timed][] = [];
       await timed(model.backend, { ...request, maxTokens: 2, lookup: false });
       for (let i = 0; i < options.repeat; i++) {
-        // Each pair has a seed of its own, and goes first in its turn.
+        // Each pair has its own seed; the order within pairs alternates.
         const asked = { ...request, seed: i, maxTokens: options.tokens };
         const order = i % 2 === 0 ? [false, true] : [true, false];
         const [one, other] = [

@@ -1,4 +1,4 @@
-// Peak resident memory of whole servers, ours beside a peer's, each built, in a process of its own and with cells for
+// Peak resident memory of whole servers, ours and a peer's, each in its own process with cells for
 // the same tokens reserved. Ours has computed all of them; the peer may have computed fewer, since it needs minutes:
 // what it reserves it has touched by then, so that its figure is at most a few buffers short, never too high.
 import { text } from "../engine/rows.ts";

@@ -79,7 +79,7 @@ async function measure(report: Report, name: string, tokens: number, kvType: str
   }
 }
 
-/** Prompts of at most a quarter of the pool each, one session after the other, until all pages are lent. */
+/** Sends prompts of at most a quarter of the pool each, one session after the other, until all pages are used. */
 async function fill(
   app: ReturnType<typeof buildServer>,
   { context, vocab }: { readonly context: number; readonly vocab: number },

@@ -1,4 +1,4 @@
-// ONNX Runtime GenAI as a contender: its own generator in a process of its own (genai/driver.py), asked in token
+// ONNX Runtime GenAI as a peer engine: its own generator in a separate process (genai/driver.py), driven by token
 // ids, timed inside that process. It reads the file's weights requantised to four bits, each matrix alike, and
 // keeps keys and values in float32: its CPU build has no other. Built by scripts/peers genai FILE.gguf.
 import { join } from "node:path";

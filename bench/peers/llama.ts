@@ -1,4 +1,4 @@
-// llama.cpp as a contender: its server on one GGUF file, asked in token ids, so that what is reused and what is
+// llama.cpp as a peer engine: its server on one GGUF file, driven by token ids, so that what is reused and what is
 // computed is known exactly; the times are the server's own, without HTTP. Prefill and decode at a depth are
 // measured on a resident prompt, as ours are on a fork. Built by scripts/peers.
 import { execFile } from "node:child_process";
@@ -91,7 +91,7 @@ function serverWords(options: LlamaOptions): string[] {
   ];
 }
 
-/** The server of one slot as a contender of the `engine` bench. */
+/** A server with one slot, for the `engine` bench. */
 export async function openLlama(options: LlamaOptions): Promise<PeerEngine> {
   const server = await LlamaServer.start(options);
   return {
@@ -114,7 +114,7 @@ export async function openLlama(options: LlamaOptions): Promise<PeerEngine> {
   };
 }
 
-/** A number that was measured on something else must not stand in a table. */
+/** Rejects a number that was measured on other input. */
 function expectComputed({ prompt_n, cache_n }: LlamaTimings, count: number): void {
   if (prompt_n === count) return;
   throw new Error(
@@ -128,7 +128,7 @@ export interface LlamaBenchRow {
   readonly samples: readonly number[];
 }
 
-/** llama-bench, which neither samples nor serves, at depth 0: the peer's own measure beside the server's. */
+/** llama-bench at depth 0: the peer's own measurement, without sampling or serving. */
 export async function llamaBench(
   options: Omit<LlamaOptions, "context" | "slots" | "words">,
   counts: { readonly prefill: number; readonly decode: number; readonly repetitions: number },

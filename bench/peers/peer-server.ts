@@ -34,7 +34,7 @@ export interface ServerSize {
   readonly streams: number;
 }
 
-/** For every model of the options: opens the rivals, ours first, measures, closes them; then prints. */
+/** For every model of the options: opens the servers, ours first, measures, closes them; then prints. */
 export async function withPeerServers(
   bench: string,
   options: PeerServerOptions,

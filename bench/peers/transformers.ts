@@ -1,5 +1,5 @@
 // PyTorch as a second opinion: transformers on the same GGUF file, float32, in a process of its own
-// (transformers/driver.py), which is told tokens and splices and says what its distributions are. No contender: nothing
+// (transformers/driver.py), which gets tokens and splices and returns its distributions. Not a peer engine: nothing
 // of it is timed. Its environment is made by scripts/peers transformers.
 import { join } from "node:path";
 import { packageRoot } from "../../src/cli/package-root.ts";
@@ -118,7 +118,7 @@ export class TransformersPeer {
 
 const nothing: Looked = { likeliest: [], logprobs: [], divergences: [] };
 
-/** A number that was measured on something else must not stand in a table. */
+/** Rejects a number that was measured on other input. */
 function expectComputed({ computed }: Answer, count: number): void {
   if (computed !== count) throw new Error(`transformers computed ${computed} tokens and not ${count}.`);
 }

@@ -176,7 +176,7 @@ function shown(value: number): string {
   return value >= 10 ? value.toFixed(1) : value.toFixed(2);
 }
 
-/** Rows that go through what stands behind the attention of their layer: of the last one only the wanted row. */
+/** Rows computed behind the attention of their layer: in the last layer only the wanted row. */
 function behindAttention({ rows }: StepShape, layers: number): number {
   return (layers - 1) * rows + 1;
 }

@@ -1,6 +1,6 @@
-// Where the time of a decode step and of a prompt's chunk goes, part by part, as the addon that ships counts it: for
+// Splits the time of a decode step and of a prompt chunk into parts, by the addon's own counters: for
 // each number of threads and depth, the median of a part over several steps, its share of the whole, and its rate
-// beside what the memory gives. The parts of a line are medians of their own, so they do not add up to the last digit.
+// against the memory bandwidth. Each part is its own median, so they do not add up exactly.
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -134,7 +134,7 @@ async function measureRow(
   const lines = linesOf(steps, shape, manifest, cellBytes);
   const whole = median(lines.find(({ part }) => part === "the whole step")!.ms);
   for (const { part, ms, multiplyAdds, bytes, readsCells } of lines) {
-    // A row shares its weights with nobody, so that reading bounds it; a row of attention has several heads a key.
+    // A decode row shares its weights with no other row, so reading bounds it; in attention several heads share a key.
     const isDecode = shape.rows === 1;
     const isMultiplying = isDecode ? readsCells && bytes > 0 : multiplyAdds > 0;
     const middle = median(ms);

@@ -1,4 +1,4 @@
-// A commit checked out and built beside the repository, for as long as it is measured. Packages are shared with the
+// Checks out and builds a commit in a temporary worktree while it is measured. Packages are shared with the
 // repository where the lockfile is the same; the addon is built once per state of native/ and kept under
 // build/regress/, so a second comparison starts at once.
 import { execFileSync } from "node:child_process";

@@ -1,7 +1,7 @@
 // Recorded agent runs played again on the real engine: the Pocket Context Agent against ReAct on the same moves.
 // Every prompt is sent to the local session and computed; the recording says what the agent answered. A row per run
 // and harness, and a line per turn in bench/results/replay-turns.jsonl. Generating is not measured: both say the same
-// words, and the summaries' tokens stand in a column.
+// words, and the summaries' tokens are a column.
 
 import { readFileSync } from "node:fs";
 import { loadavg } from "node:os";

@@ -1,6 +1,6 @@
 // Three runs as agents make them in this repository: finding how an edit is decided (search, then read, the oldest
 // compacted), looking through the native side file after file (long reads in a row, the newer half compacted, so that
-// survivors stand on both sides), and answering a question from documents, with an expand near the end. Moves only;
+// survivors are on both sides), and answering a question from documents, with an expand near the end. Moves only;
 // who makes them is agent.ts.
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -57,7 +57,7 @@ function inputs(turns: readonly ResultRow[]): Point[] {
     .map((row) => ({ ...placeOf(row), value: number(row, "input") }));
 }
 
-/** What prefix reuse would have computed is the bill's own split of the same run. */
+/** What prefix reuse would have computed is derived from the cache usage of the same run. */
 function summed(turns: readonly ResultRow[], what: "computed" | "seconds"): Point[] {
   const sums = new Map<string, number>();
   const points: Point[] = [];

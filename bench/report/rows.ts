@@ -50,7 +50,7 @@ function conditionOf(row: ResultRow): string {
   return JSON.stringify(conditions.map((name) => row[name] ?? null));
 }
 
-/** Rows of one kind may stand in one table. */
+/** Rows of one kind may share a table. */
 function kindOf({ model, weights, kv, machine }: ResultRow): string {
   return JSON.stringify([model, weights, kv, machine.cpu, machine.commit]);
 }

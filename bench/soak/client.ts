@@ -91,7 +91,7 @@ export class Client {
     const twice = [this.#call("DELETE", `/v1/sessions/${id}`), this.#call("DELETE", `/v1/sessions/${id}`)];
     const statuses = (await Promise.all(twice)).map((response) => response?.status);
     this.results.add("deletes");
-    // Between the two a session by that name may be made anew, but not one that nobody asks for.
+    // Between the two a session of that name may be created again, but only by a request for it.
     const allowed = id.startsWith("never") ? [404] : [200, 404];
     if (!statuses.every((status) => allowed.includes(status ?? 0)))
       this.results.wrong(`two deletes of ${id} were answered ${statuses}`);

@@ -1,5 +1,5 @@
 // Our server as a user runs it: built, in a process of its own, over HTTP. TypeScript is compiled first, so that
-// what is measured is the tree as it stands.
+// the current tree is measured.
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { packageRoot } from "../../src/cli/package-root.ts";

@@ -1,5 +1,5 @@
 // Rows for people (a Markdown table on standard output) and for machines (one JSON object a line, appended to
-// bench/results/<name>.jsonl with the machine beside each row).
+// bench/results/<name>.jsonl with the machine in each row).
 import { appendFileSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import type { Machine } from "./machine.ts";

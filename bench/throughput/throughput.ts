@@ -1,5 +1,5 @@
 // Streams together against one alone, over the real server: each stream a prompt of its own and as many tokens as
-// asked for, sampled at temperature 1, so that no rival can guess them. Tokens of all answers over the time until
+// asked for, sampled at temperature 1, so that no server can predict them. Tokens of all answers over the time until
 // the last has ended; reading the prompts is part of it.
 import { Command } from "commander";
 import { alternate } from "../engine/peer-engine.ts";

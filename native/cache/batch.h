@@ -25,7 +25,7 @@ struct Stretch {
   int32_t delta = 0;
 };
 
-// One new token: where its key and value are written and where it stands. Its key is rotated for `index`.
+// One new token: the slot of its key and value, and its index. Its key is rotated for `index`.
 struct Row {
   int32_t index = 0;
   int32_t slot = 0;

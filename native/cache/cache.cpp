@@ -58,7 +58,7 @@ Batch Cache::plan(const std::vector<Fill>& fills) const {
   std::sort(ids.begin(), ids.end());
   const auto twice = std::adjacent_find(ids.begin(), ids.end());
   if (twice != ids.end()) {
-    throw error("BAD_ARGUMENT", "Sequence %d stands twice in one step; give it one entry with all its tokens.", *twice);
+    throw error("BAD_ARGUMENT", "Sequence %d occurs twice in one step; give it one entry with all its tokens.", *twice);
   }
   Batch batch;
   for (const Fill& fill : fills) at(fill.sequence).plan(fill.count, batch);

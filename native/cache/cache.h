@@ -68,8 +68,8 @@ class Cache {
   // One edit: splices in old coordinates, ascending, disjoint. Throws CACHE_FULL (pages that its own cuts free
   // count as available), CONTEXT_LENGTH_EXCEEDED, BAD_ARGUMENT.
   void splice(int32_t id, const std::vector<CellSplice>& splices);
-  // Appends the filled cells [start, end) of `from`; births stay, so they stand relocated and are never exact.
-  // The same slot may then stand twice. Needs no page. Throws CONTEXT_LENGTH_EXCEEDED, BAD_ARGUMENT.
+  // Appends the filled cells [start, end) of `from`; births stay, so they are relocated and never exact.
+  // The same slot may then occur twice. Needs no page. Throws CONTEXT_LENGTH_EXCEEDED, BAD_ARGUMENT.
   void adopt(int32_t id, int32_t from, int32_t start, int32_t end);
 
   // The step that makes these fills: one entry per fill, in order. Changes nothing; valid until cells change.
@@ -113,7 +113,7 @@ class Cache {
   int32_t context_;
   int32_t lastId_ = 0;
   int32_t draftCells_ = 0, draftPages_ = 0;  // of open drafts
-  Pool pool_;  // outlives the sequences, so it stands before them
+  Pool pool_;  // outlives the sequences, so it is declared before them
   std::map<int32_t, Sequence> sequences_;
 };
 

@@ -74,14 +74,14 @@ class Check {
           cell.birth);
     }
     if (cell.slot < 0 || cell.slot >= slots_) {
-      say("(2) cell %d of sequence %d stands in slot %d of %d.", index, s.id, cell.slot, slots_);
+      say("(2) cell %d of sequence %d is in slot %d of %d.", index, s.id, cell.slot, slots_);
       return;
     }
     const int32_t page = cell.slot / snapshot_.pageSize;
     counted_[page]++;
     slotCells_[cell.slot]++;
     if (snapshot_.allocations[page] == 0) {
-      say("(2) cell %d of sequence %d stands in page %d, which is not lent.", index, s.id, page);
+      say("(2) cell %d of sequence %d is in page %d, which is not allocated.", index, s.id, page);
     }
     if (cell.filled && snapshot_.written[cell.slot] == 0) {
       say("(2) cell %d of sequence %d is filled and its slot %d was never written.", index, s.id, cell.slot);
@@ -93,8 +93,8 @@ class Check {
     lastSeen_[cell.slot] = number;
   }
 
-  // Necessary for (9), whose sufficient half is arithmetic: what is exact stands where it was born, and what
-  // stands at the exact length is the first cell that is not.
+  // Necessary for (9), whose sufficient half is arithmetic: an exact cell is at its birth, and the cell
+  // at the exact length is the first one that is not.
   void checkExact(const SequenceSnapshot& s) {
     const int32_t length = static_cast<int32_t>(s.cells.size());
     if (s.exactLength < 0 || s.exactLength > length) {
@@ -155,11 +155,11 @@ class Check {
     int32_t free = 0;
     for (int32_t page = 0; page < snapshot_.pages; page++) {
       if (snapshot_.pageCells[page] != counted_[page]) {
-        say("(3) page %d counts %d cells; %d stand in it.", page, snapshot_.pageCells[page], counted_[page]);
+        say("(3) page %d counts %d cells; it has %d.", page, snapshot_.pageCells[page], counted_[page]);
       }
       const bool isFree = snapshot_.allocations[page] == 0;
       if (isFree != (counted_[page] == 0)) {
-        say("(3) page %d is %s and %d cells stand in it.", page, isFree ? "free" : "used", counted_[page]);
+        say("(3) page %d is %s and has %d cells.", page, isFree ? "free" : "used", counted_[page]);
       }
       free += isFree ? 1 : 0;
     }

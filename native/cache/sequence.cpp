@@ -18,7 +18,7 @@ const Cell kGap;
 
 }  // namespace
 
-// Calls visit(page, count) for each run of neighbouring cells of [start, end) that stand in one page. One
+// Calls visit(page, count) for each run of neighbouring cells of [start, end) in one page. One
 // division per run.
 template <class Visit>
 void Sequence::visitPages(int32_t start, int32_t end, Visit visit) const {
@@ -52,7 +52,7 @@ int32_t Sequence::deltas() const {
     const int32_t delta = i - cells_[i].birth;
     if (!distinct.empty() && distinct.back() == delta) continue;
     const auto found = std::find(distinct.begin(), distinct.end(), delta);
-    // The last one met stands at the back: cells of one delta are neighbours nearly always.
+    // The last delta found is at the back: cells of one delta are nearly always neighbours.
     if (found == distinct.end()) distinct.push_back(delta);
     else std::iter_swap(found, distinct.end() - 1);
   }
@@ -213,7 +213,7 @@ void Sequence::rollbackDraft(const DraftCells& draft, int32_t kept) noexcept {
   visitPages(lengthNew, length(), [this](int32_t page, int32_t count) { pool_.removeCells(page, count); });
   cells_.resize(static_cast<size_t>(lengthNew));
   tokens_.resize(static_cast<size_t>(lengthNew));
-  // Slots are given out in order: the mark goes back behind the last cell that stays.
+  // Slots are allocated in order: the mark moves back behind the last cell that stays.
   if (kept == 0) {
     open_ = draft.before;
   } else {

@@ -7,8 +7,8 @@
 //   birth   0 - - │ - -   3 4 │ 5 6          delta = index - birth = 2 behind the gap
 //
 // New cells take the next slots of the sequence's open page, then fresh pages, the last of which becomes the
-// open one. Only the sequence that was lent a page ever writes in it; forks and adopters only read. A
-// step's draft tokens stand in gap cells at the end (openDraft) that are taken back where they were wrong (rollbackDraft).
+// open one. Only the sequence that allocated a page writes to it; forks and adopters only read. The
+// draft tokens of a step are gap cells at the end (openDraft) that are removed where they were wrong (rollbackDraft).
 // Called by Cache, between steps. The pool outlives it.
 #pragma once
 
@@ -25,7 +25,7 @@ struct Cell {
   int32_t slot = 0;
   int32_t birth = -1;  // position its key was rotated for; -1 while it is a gap
   bool filled = false;  // its key and value are written
-  bool adopted = false;  // came by adopt: the only cells whose slot may stand twice in a sequence
+  bool adopted = false;  // appended by adopt: only their slots may occur twice in a sequence
 };
 
 // The page that the next new cells go to. Slots at or behind `used` have not been given out since `allocation`, or
@@ -87,7 +87,7 @@ class Sequence {
   // Changes nothing here.
   void plan(int32_t count, Batch& batch) const;
 
-  // The first `count` gap cells hold `tokens` from now on and were rotated for where they stand.
+  // The first `count` gap cells hold `tokens` from now on and were rotated for their index.
   void commit(const int32_t* tokens, int32_t count) noexcept;
 
   // Every cell, all of them gaps, holds a token and a birth from a file from now on; the first `exactLength` are

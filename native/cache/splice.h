@@ -2,7 +2,7 @@
 // ascending and disjoint. All ranges are [start, end). Changes nothing but the vector it is given.
 //
 //   old   0 … a [ cut ) b …… c [ cut ) d … length        survivors keep their order and their contents
-//   new   0 … a [ gap ) … b' … [ gap ) … d' …            and stand where the gaps in front put them
+//   new   0 … a [ gap ) … b' … [ gap ) … d' …            and are shifted by the gaps in front
 #pragma once
 
 #include <algorithm>

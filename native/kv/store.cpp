@@ -17,7 +17,7 @@ constexpr size_t kHugePage = size_t{2} << 20;
 // A huge page becomes resident whole, and a small pool has many sides of less than one.
 constexpr size_t kHugeFrom = 16 * kHugePage;
 
-// Where the elements of one slot and kv head stand, in elements from the layer's start of a side.
+// Offset of the elements of one slot and kv head, in elements from the layer's start of a side.
 struct SlotLayout {
   int64_t tile;  // first element of the slot's tile
   int lane;

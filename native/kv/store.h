@@ -1,5 +1,5 @@
 // The memory that keys and values lie in: one address per slot, for all layers. It knows bytes and layout,
-// not who holds a slot (that is the pool) nor what position a key stands at (that is the sequence).
+// not who holds a slot (that is the pool) nor the position of a key (that is the sequence).
 //
 // Slots come in tiles of 16, the width of a vector of floats, because the kernels read a tile at a time:
 //

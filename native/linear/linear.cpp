@@ -51,7 +51,7 @@ void checkShapes(const float* x, int rows, const LinearOutput* outputs, int coun
     if (weight.rows < 1 || weight.columns < unit || weight.columns % unit != 0 || weight.columns != columns ||
         weight.panels == nullptr)
       throw error("BAD_ARGUMENT",
-                  "output %d of a linear layer is a %s matrix of %d x %d beside one of %d columns: "
+                  "output %d of a linear layer is a %s matrix of %d x %d next to one of %d columns: "
                   "columns come in %ds and are the same for all outputs",
                   i, name(weight.format), weight.rows, weight.columns, columns, unit);
     if (rows > 0 && outputs[i].out == nullptr && !(combine == Combine::kSwiGlu && i == 1))

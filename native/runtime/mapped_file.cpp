@@ -133,11 +133,11 @@ void MappedFile::useLargePages(int file) {
   if (bytes_ < 4 * kLarge) return;
   touch(0, bytes_);
   if (!isLarge(0, bytes_)) reread(file);
-  // What nobody reads, an embedding's other rows, is not to count as this process's.
+  // Rows of an embedding that are not read must not count as memory of this process.
   if (data_ != nullptr) madvise(data_, bytes_, MADV_DONTNEED);
 }
 
-// One page is tried first: where the file system has no large ones, or somebody else has the file mapped, the rest is
+// One page is tried first: where the file system has no large ones, or another process has the file mapped, the rest is
 // left alone.
 void MappedFile::reread(int file) {
   const size_t probe = bytes_ / kLarge / 2 * kLarge;

@@ -1,5 +1,5 @@
-// What every custom operator of ours needs from ONNX Runtime: statuses as exceptions and back, tensors as pointers
-// with a checked size, threads as a ParallelFor (the library's, or a pool of ours), and the one frame in which nodes are
+// What our custom operators need from ONNX Runtime: statuses as exceptions and back, tensors as pointers
+// with a checked size, threads as a ParallelFor (the library's, or our thread pool), and the one frame in which nodes are
 // made, run, timed and ended. It knows no operator. Only what is compiled into the addon includes it; the kernels behind
 // the operators do not know ONNX Runtime.
 #pragma once
@@ -72,10 +72,10 @@ ort::OrtStatus* guarded(const ort::OrtTable& table, const Body& body) {
 // Name of a node that is being made, as the graph has it.
 std::string nodeName(const ort::OrtTable& table, const ort::OrtKernelInfo* info);
 
-// The members of OrtCustomOp that are the same for all of ours: CPU, all outputs f32, all in the default memory.
+// Members of OrtCustomOp that all our operators share: CPU, all outputs f32, all in the default memory.
 void fillCommon(ort::OrtCustomOp& op);
 
-// A node's kernel beside the part that its runs are counted in, which has the node's name.
+// The kernel of a node and its profile entry, which has the node's name.
 template <typename Kernel>
 struct ProfiledKernel {
   template <typename Op>

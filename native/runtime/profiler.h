@@ -1,4 +1,4 @@
-// Where the time of a runner's steps goes: per named entry how often it ran and for how long, since the model was
+// Splits the time of a runner's steps: per named entry the number of runs and their time since the model was
 // opened. Always on; a measurement reads the clock twice, about 50 ns. Entries are added while the graph is loaded, so
 // that a step neither allocates nor locks. Not synchronised: one step at a time writes, and reads happen between steps.
 // The times are wall times of the thread that began the entry, including its waits for other threads.

@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { pocketError } from "../errors.ts";
 
-/** The nearest folder upwards that has CMakeLists.txt beside package.json. */
+/** The nearest parent folder that has both CMakeLists.txt and package.json. */
 export function packageRoot(): string {
   let folder = dirname(fileURLToPath(import.meta.url));
   while (!existsSync(join(folder, "CMakeLists.txt")) && folder !== dirname(folder)) folder = dirname(folder);

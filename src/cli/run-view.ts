@@ -109,7 +109,7 @@ export class RunView {
     );
   }
 
-  /** A whole line; what was drawn goes away. */
+  /** Writes a whole line and clears the progress line. */
   #line(text: string): void {
     this.sink.write(`${this.#isDrawn ? "\r\u001b[K" : ""}${text}\n`);
     this.#isDrawn = false;

@@ -1,4 +1,4 @@
-// pocket run: one task for an agent, shown as it goes. pocket runs resume goes on with a run that was interrupted.
+// pocket run: runs one task with an agent and shows its progress. pocket runs resume continues an interrupted run.
 // The wiring of store, chat, tools and loop; Ctrl-C ends the run so that it can be resumed.
 import { resolve } from "node:path";
 import type { Config } from "../config/config.ts";
@@ -32,7 +32,7 @@ export interface RunFlags {
   readonly json?: boolean;
 }
 
-/** Where what is shown goes: standard output, or a test. */
+/** Receives the output: standard output, or a test. */
 export interface Screen {
   readonly isTTY?: boolean;
   readonly columns?: number;
@@ -183,7 +183,7 @@ function orderFrom(flags: RunFlags, config: Config): Omit<RunOptions, "window"> 
   };
 }
 
-/** Kept with the run, so that it goes on as it began. */
+/** Stored with the run, so that a resumed run has the same options. */
 function answerOf(config: Config): NonNullable<RunOptions["answer"]> {
   return {
     temperature: config.number("sampling.temperature"),

@@ -1,4 +1,4 @@
-// KV files that are being saved or loaded. They run beside the steps, so close() waits for them, and so may a request
+// KV files that are being saved or loaded. They run concurrently with steps, so close() waits for them, and so may a request
 // that needs the pages of a sequence that is being saved. The file format is native (docs/design.md, KV files).
 import { pocketError } from "../errors.ts";
 import type { Runner, SequenceId } from "./addon.ts";

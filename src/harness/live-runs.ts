@@ -1,5 +1,5 @@
 // The runs that this process is executing, next to the store that has all runs: begin, resume, watch, cancel.
-// A run goes on without watchers. Runs of another tenant do not exist for a caller. No HTTP; each run gets a
+// A run continues without watchers. Runs of another tenant do not exist for a caller. No HTTP; each run gets a
 // Chat from its caller.
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";

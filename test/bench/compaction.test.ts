@@ -51,7 +51,7 @@ test("a condition computes the summary under suffix, what is behind it under pre
   expect(mended).toBeGreaterThanOrEqual(8);
   expect(mended).toBeLessThanOrEqual(32);
   expect(of("repair: assistant").cacheUsage.computed).toBeGreaterThan(suffix.cacheUsage.computed);
-  // Tokens and pairs are counted from the steps, and agree with the bills.
+  // Tokens and pairs are counted from the steps, and agree with the reported cache usage.
   const { layers, heads, headDim } = server.manifest.shapes;
   const pairs = (none.attention * 1e9) / (2 * layers * heads * headDim);
   expect(pairs).toBeCloseTo((none.promptTokens * (none.promptTokens + 1)) / 2, -1);

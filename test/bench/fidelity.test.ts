@@ -68,7 +68,7 @@ test("forget and idle repair end where a cold prefill does", () => {
   expect(Math.abs(kl("idle"))).toBeLessThan(1e-6);
 });
 
-test("keys that are not turned are far worse than stale ones", () => {
+test("keys that are not rotated diverge far more than stale ones", () => {
   expect(kl("suffix")).toBeGreaterThan(10 * Math.abs(kl("again")));
   expect(kl("unturned")).toBeGreaterThan(3 * kl("suffix"));
 });
@@ -84,7 +84,7 @@ test("suffix reuse computes the memory alone, repair the assistant messages besi
   expect(computed("forget")).toBe(computed("suffix") + survivors);
 });
 
-test("an interrupted run goes on where it stopped, with the same numbers and without a prefill", async () => {
+test("an interrupted run continues where it stopped, with the same numbers and without a prefill", async () => {
   const folder = mkdtempSync(join(tmpdir(), "pocket-fidelity-"));
   try {
     const prefills = () => new PrefillCache(runner, "tiny", folder);

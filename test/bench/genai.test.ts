@@ -39,7 +39,7 @@ afterEach(async () => {
   folder.remove();
 });
 
-describe("ONNX Runtime GenAI as a contender", () => {
+describe("ONNX Runtime GenAI as a peer engine", () => {
   test("is started with its model, its threads and its context", async () => {
     peer = await openGenai(options);
     expect(peer.name).toBe("genai driver.py w 2 64");

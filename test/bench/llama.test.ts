@@ -45,7 +45,7 @@ afterEach(async () => {
   folder.remove();
 });
 
-describe("llama.cpp as a contender", () => {
+describe("llama.cpp as a peer engine", () => {
   test("computes what stands behind the context and nothing else", async () => {
     peer = await openLlama(options);
     const prompt = [1, 2, 3, 4, 5, 6];

@@ -117,7 +117,7 @@ test("what lies between two looks is the difference, part by part", () => {
   ]);
 });
 
-test("conditions stand side by side, with what tells them apart over each and what does not over the parts", () => {
+test("conditions are columns, headed by what differs between them; what they share heads the parts", () => {
   const row = { model: "m", weights: "exact", kv: "f16", threads: 2, row: "decode @ d0", part: "down", n: 3 };
   const rows = [
     { ...row, ms: 1.234, share: 0.5, "GB/s": 30.44 },

@@ -18,7 +18,7 @@ describe("the ratio of two sides", () => {
     );
   });
 
-  test("turns over when the sides change places, and its interval stays within all that was seen", () => {
+  test("is inverted when the sides are exchanged, and its interval stays within the measured ratios", () => {
     fc.assert(
       fc.property(times, times, (one, other) => {
         const rounds = Math.min(one.length, other.length);

@@ -1,4 +1,4 @@
-// Recordings of the scripted agent, and what they cost on a real engine: the till's bills are the engine's.
+// Recordings of the scripted agent and their cost on a real engine: the cost model reports the engine's cache usage.
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -110,7 +110,7 @@ test("of two rows about the same thing the later run's is read, and what it left
   }
 });
 
-test("no row of other code stands beside those of the latest run", () => {
+test("rows of other commits are not combined with those of the latest run", () => {
   const folder = mkdtempSync(join(tmpdir(), "pocket-rows-"));
   try {
     const old = row({ n: 1, context: 2000 });

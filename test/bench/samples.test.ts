@@ -55,7 +55,7 @@ describe("turns", () => {
     expect(await alternate([async () => ++calls], 2, { warm: false })).toEqual([[1, 2]]);
   });
 
-  test("that take too long are had once and count, also beside short ones", async () => {
+  test("that take too long are measured once and count, also when others are short", async () => {
     const calls = [0, 0];
     const long = () => new Promise<number>((done) => setTimeout(() => done(++calls[0]!), 250));
     const short = async () => ++calls[1]!;

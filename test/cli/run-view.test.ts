@@ -41,7 +41,7 @@ const turn: readonly AgentEvent[] = [
   { type: "block-expanded", tag: "ctx-0001", copies: ["b014", "b015"], tokens: 1234 },
 ];
 
-test("a compaction stands with its bill, an exchange with its window and where its tokens came from", () => {
+test("a compaction is shown with its cost, an exchange with its window use and the sources of its tokens", () => {
   expect(shown(turn, false)).toBe(
     [
       "     compacted b001…b003 into b012 (ctx-0001): −3,812 tokens, recomputed 214, 0.4 s",

@@ -68,7 +68,7 @@ const worker: Script = ({ fork }, turn) => {
 };
 
 describe("a run", () => {
-  test("is shown with a line per exchange, its compaction with its bill, and the sums", async () => {
+  test("is shown with a line per exchange, a line per compaction with its cost, and the sums", async () => {
     await run("Count the lines.", flags(), config, scripted(worker));
     expect(readFileSync(join(folder, "work", "x.txt"), "utf8")).toHaveLength(360);
     expect(shown).toMatch(/^run run-1\n/);
@@ -98,7 +98,7 @@ describe("a run", () => {
     expect(returned[2]).toBe("60");
   });
 
-  test("that is interrupted says how to go on, and goes on", async () => {
+  test("that is interrupted prints how to resume, and can be resumed", async () => {
     const first: Script = (request, turn) => {
       // As Ctrl-C does.
       if (turn === 1) process.emit("SIGINT");
@@ -167,7 +167,7 @@ test("windows are said in tokens or thousands of them", () => {
   expect(() => parseTokens("100")).toThrow("from 512");
 });
 
-test("runs on a server of ours over HTTP, compaction and all", async () => {
+test("runs on this server over HTTP, with a compaction", async () => {
   const server = await startTinyServer();
   try {
     const baseUrl = `http://127.0.0.1:${server.port}/v1`;

@@ -180,7 +180,7 @@ describe("what the engine counts", () => {
     expect(runner.log.length).toBe(steps);
   });
 
-  test("lets two long prompts and a short one progress by turns under a small budget", async () => {
+  test("lets two long prompts and a short one progress alternately under a small budget", async () => {
     const { engine, runner } = rig(64, 16);
     const sequences = [200, 200, 20].map(() => engine.create());
     const order: number[] = [];

@@ -77,7 +77,7 @@ describe("the engine", () => {
     expect(runner.sequence(1)).toMatchObject({ length: 64, gapTokens: 0 });
   });
 
-  test("lets go of a job whose reader leaves early, before the reader goes on", async () => {
+  test("ends a job whose reader leaves early, before the reader continues", async () => {
     const { runner, engine } = rig();
     const sequence = engine.create();
     for await (const _ of sequence.run(job([append(sequence, [1, 2])], 100))) break;

@@ -128,7 +128,7 @@ test("the last token of an answer has no cell, and edits at the tail are right",
   const short = await collect(stopped.run(job([append(stopped, prompt)], 9, { stopTokens })));
   expect(short).toEqual(said.slice(0, said.indexOf(said[4]!) + 1));
   expect(Array.from(stopped.tokens())).toEqual([...prompt, ...short.slice(0, -1)]);
-  // An edit that ends at the last cell, one that replaces only the last, one that goes on behind it.
+  // An edit that ends at the last cell, one that replaces only the last, one that continues behind it.
   for (const [start, tokens] of [
     [20, [9, 8, 7]],
     [22, [6]],

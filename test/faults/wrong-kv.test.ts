@@ -169,7 +169,7 @@ test("stale cells of one session are not an exact prefix for another", async () 
     expect([cacheUsage.relocated, cacheUsage.stale, text]).toEqual([0, 0, cold.text]);
     stack.backend.deleteSession("b");
   }
-  // In the session itself the same prompt may be approximate, and then the bill says so.
+  // In the session itself the same prompt may be approximate, and then the cache usage says so.
   const own = await stack.ask(next, { session: "a" });
   expect(own.cacheUsage.stale).toBeGreaterThan(200);
 });

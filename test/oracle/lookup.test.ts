@@ -85,7 +85,7 @@ const kinds: readonly (readonly [name: string, more: Partial<Job>])[] = [
   ["stop tokens", { stopTokens: new Set(Array.from({ length: 12 }, (_, index) => index * 20)) }],
   ["fond of repetition", { sampling: { ...greedyJob, temperature: 0.5, seed: 3, frequencyPenalty: -0.5 } }],
   [
-    "an answer that goes on",
+    "a continued answer",
     { draw: 7, generatedFrom: 3, sampling: { ...greedyJob, temperature: 0.3, topK: 4, seed: 1 } },
   ],
 ];
@@ -295,7 +295,7 @@ describe("the native step", () => {
     const plain = (await own.step([entry])).outcomes[0]!;
     const wrong = Int32Array.from({ length: 30 }, () => (plain.token + 1) % 250);
     const guessed = (await own.step([{ ...entry, sequence: b, draftTokens: wrong }])).outcomes[0]!;
-    // The pool of four pages is lent: what is left is the rest of the page that the sequence writes in.
+    // All four pages are allocated: only the rest of the open page of the sequence is left.
     expect(guessed).toMatchObject({ token: plain.token, accepted: [], drafted: 11 });
     const { slots, ...cells } = own.inspect(b);
     const { slots: others, ...expected } = own.inspect(a);

@@ -1,4 +1,4 @@
-// Where a step's time went, as the addon counts it: every node of ours by the name that the graph gives it, once a step,
+// Profile of a step: every node of our operators by its name in the graph, once per step,
 // and no more time in parts than in the whole. How long anything takes is the benches' business.
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -41,7 +41,7 @@ describe("the parts of steps", () => {
     for (const once of [/embed_tokens/, /^.lm_head/, /^graph$/, /^sampler$/])
       expect(runsOf(counted, once)).toEqual([3]);
     expect(runsOf(counted, /^norms$/)).toEqual([3 * (2 * layers + 1)]);
-    // Every node of ours, and nothing else, has a path.
+    // Exactly the nodes of our operators have a path.
     expect(runsOf(counted, /^.model|^.lm_head/)).toHaveLength(5 * layers + 2);
   });
 

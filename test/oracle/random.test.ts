@@ -10,7 +10,7 @@ beforeAll(async () => {
 });
 afterAll(() => runner?.close());
 
-/** Shares of the length, and tokens to put in; turned into old coordinates when the length is known. */
+/** Shares of the length, and tokens to put in; converted to old coordinates when the length is known. */
 const anEdit = fc.record({
   cuts: fc.array(
     fc.tuple(fc.double({ min: 0, max: 1, noNaN: true }), fc.double({ min: 0, max: 1, noNaN: true })),

@@ -15,7 +15,7 @@ function spliced(tokens: Int32Array, start: number, end: number, insert: Int32Ar
   return Int32Array.from([...tokens.subarray(0, start), ...insert, ...tokens.subarray(end)]);
 }
 
-/** Keys of layer 0 as they stand: turned by index - birth, as the query's turn makes them look. */
+/** Keys of layer 0 at their current positions: rotated by index - birth, which equals rotating the query. */
 function standingKeys(id: SequenceId): Float64Array {
   const { births, keys } = runner.inspect(id, 0);
   const out = Float64Array.from(keys!);

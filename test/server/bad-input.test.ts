@@ -1,5 +1,5 @@
-// What nobody should send and a pool that nobody should choose, against the whole stack on the tiny model: each
-// gets its own answer, and the server goes on.
+// Bad requests and an unusable pool against the whole stack on the tiny model: each gets its own error, and the
+// server keeps running.
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -111,7 +111,7 @@ test("a folder for sessions that cannot be written is a warning, and the server 
   rmSync(folder, { recursive: true });
 });
 
-test("cells of a sequence that is in a step cannot be changed, and the step ends as if nobody had tried", async () => {
+test("cells of a sequence that is in a step cannot be changed, and the step ends unaffected", async () => {
   let inStep: (() => void) | undefined;
   const wrap = (runner: Runner): Runner =>
     new Proxy(runner, {

@@ -1,4 +1,4 @@
-// What POST /v1/chat/completions turns away: known fields that are out of range or not served, by their path.
+// What POST /v1/chat/completions rejects: known fields that are out of range or not served, by their path.
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { buildServer } from "../../src/server/app.ts";
 import { ScriptedBackend, serverOptions } from "../support/scripted-backend.ts";

@@ -20,7 +20,7 @@ function post(body: object, headers: Record<string, string> = {}) {
 }
 
 describe("an answer at once", () => {
-  test("has the OpenAI shape, the bill and the timings", async () => {
+  test("has the OpenAI shape, the cache usage and the timings", async () => {
     const response = await post(hello);
     expect(response.statusCode).toBe(200);
     const body = response.json();
@@ -75,7 +75,7 @@ describe("an answer at once", () => {
 });
 
 describe("a stream", () => {
-  test("starts with the role, ends with one finish chunk that carries the bill, then [DONE]", async () => {
+  test("starts with the role, ends with one finish chunk that carries the cache usage, then [DONE]", async () => {
     const response = await post({ ...hello, stream: true });
     expect(response.headers["content-type"]).toContain("text/event-stream");
     const { chunks, done } = parseStream(response.body);
@@ -92,7 +92,7 @@ describe("a stream", () => {
     expect(chunks.some((chunk) => "usage" in chunk)).toBe(false);
   });
 
-  test("has a last chunk without choices but with usage and bill when include_usage is set", async () => {
+  test("has a last chunk without choices but with usage and cache usage when include_usage is set", async () => {
     const response = await post({ ...hello, stream: true, stream_options: { include_usage: true } });
     const { chunks } = parseStream(response.body);
     expect(chunks.at(-1)).toMatchObject({ choices: [], usage: { prompt_tokens: 32 }, pocket: cacheUsage });

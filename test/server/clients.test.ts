@@ -63,7 +63,7 @@ describe("LangChain", () => {
     function: { name: "weather", parameters: { type: "object", properties: { city: { type: "string" } } } },
   };
 
-  test("gathers streamed calls and goes on with their results", async () => {
+  test("collects streamed calls and continues with their results", async () => {
     server = await serveAnswers(`Wait.\n${paris}\n${rome}`, "Sun in both.");
     const bound = model().bindTools([weather]);
     const question = new HumanMessage("Paris and Rome?");

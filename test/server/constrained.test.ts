@@ -161,7 +161,7 @@ test("allowed_tools leaves the others in the prompt and out of reach", async () 
   expect(calls.map((call) => (call as { function: { name: string } }).function.name)).toEqual(["cancel"]);
 });
 
-test("a schema that nobody relies on gives way, and the answer says so", async () => {
+test("a schema without strict is relaxed, and the answer says so", async () => {
   const strange = { type: "object", properties: { a: { $ref: "#/$defs/none" } } };
   const long = { type: "object", properties: { a: { type: "string", maxLength: 5000 } }, required: ["a"] };
   const create = async (schema: object) => {

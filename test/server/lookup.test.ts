@@ -1,4 +1,4 @@
-// Prompt lookup as a client sees it: on by default, off by request, and counted in usage, bill and metrics.
+// Prompt lookup as a client sees it: on by default, off by request, and counted in usage, cache usage and metrics.
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { startTinyServer, type TinyServer } from "../support/tiny-server.ts";
 
@@ -41,7 +41,7 @@ async function counter(name: string): Promise<number> {
   return Number(text.match(new RegExp(`^pocket_${name} (\\d+)$`, "m"))?.[1]);
 }
 
-it("usage, bill and metrics say what was proposed and accepted; the answer is the one without", async () => {
+it("usage, cache usage and metrics count drafted and accepted tokens; the answer is the one without", async () => {
   const off = await ask({ lookup: false });
   const none = { accepted_prediction_tokens: 0, rejected_prediction_tokens: 0 };
   expect(off.usage.completion_tokens_details).toEqual(none);

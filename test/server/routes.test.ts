@@ -96,7 +96,7 @@ test("health tells model and engine, and a broken engine since when", async () =
     requests: { active: 0, queued: 0 },
     engine: { pagesFree: 10 },
   });
-  backend.broken = { message: "page 3 is lent twice", since: Date.UTC(2026, 0, 1) };
+  backend.broken = { message: "page 3 is allocated twice", since: Date.UTC(2026, 0, 1) };
   const response = await app.inject("/health");
   expect(response.statusCode).toBe(500);
   expect(response.json()).toMatchObject({ status: "broken", since: "2026-01-01T00:00:00.000Z" });

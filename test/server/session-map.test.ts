@@ -1,5 +1,5 @@
 // What a client can see and order of a session's cells after an edit, on the whole stack: the map, forgetting,
-// and what the server repairs while nobody asks.
+// and what the server repairs while the session is idle.
 import { afterEach, expect, test } from "vitest";
 import { buildServer } from "../../src/server/app.ts";
 import { metricReader, parseMetrics } from "../support/prometheus.ts";

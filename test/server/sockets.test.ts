@@ -90,7 +90,10 @@ describe("the official client", () => {
     await expect(client.chat.completions.create({ model: "x", messages })).rejects.toBeInstanceOf(
       OpenAI.NotFoundError,
     );
-    backend.failure = { afterTokens: 2, error: pocketError("ENGINE_BROKEN", "now", "a page is lent twice") };
+    backend.failure = {
+      afterTokens: 2,
+      error: pocketError("ENGINE_BROKEN", "now", "a page is allocated twice"),
+    };
     const stream = await client.chat.completions.create({ model: "tiny", messages, stream: true });
     const drain = async () => {
       for await (const chunk of stream) expect(chunk.choices).toHaveLength(1);
@@ -125,7 +128,7 @@ describe("a client that leaves", () => {
     20_000,
   );
 
-  test("while it waits in the queue leaves the queue, and disturbs nobody", async () => {
+  test("while it waits in the queue leaves the queue and affects no other request", async () => {
     backend.prefillMs = 60_000;
     const running = [1, 2].map(() => open("/v1/chat/completions", { messages }));
     await until(() => backend.live === 2);
@@ -145,7 +148,7 @@ describe("a client that leaves", () => {
 });
 
 describe("the queue", () => {
-  test("turns away with 429 and Retry-After what does not fit, and serves all the others", async () => {
+  test("rejects what does not fit with 429 and Retry-After, and serves all others", async () => {
     backend.tokenMs = 20;
     const sent = Array.from({ length: 10 }, (_, index) =>
       open("/v1/chat/completions", { messages, stream: index % 2 === 0 }),

@@ -1,4 +1,4 @@
-// Several keys on one server: each sees its own sessions and nobody else's, and learns nothing from the refusal.
+// Several keys on one server: each sees only its own sessions, and a refusal reveals nothing about others.
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { buildServer } from "../../src/server/app.ts";
 import { ScriptedBackend, serverOptions } from "../support/scripted-backend.ts";

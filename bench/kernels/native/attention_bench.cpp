@@ -5,7 +5,7 @@
 //
 // A multiply-add is one of the 2 * headDim per query head, row and visible key (scores, then values). Best and
 // median of the repetitions; a repetition includes writing the chunk's own keys and values. KV GB/s is of the median,
-// beside the bandwidth of plain reading in the first row. A prefill has one layer, whose pages may fit a cache; decodes
+// with the bandwidth of plain reading in the first row. A prefill has one layer, whose pages may fit a cache; decodes
 // go round as many layers as a model has, because there the question is how fast cells come from memory. So do edits:
 // rows behind the first 64 cells, and one behind all cells, as a compaction leaves them to be computed.
 #include <algorithm>

@@ -21,7 +21,7 @@ struct Words {
       else words.push_back(arguments[i]);
   }
 
-  // Whether all of the words stand in the row's name, apart by spaces.
+  // Whether the row's name contains all of the words, which are separated by spaces.
   bool choose(const std::string& row) const {
     const std::string spaced = " " + row + " ";
     return std::all_of(words.begin(), words.end(),

@@ -1,4 +1,4 @@
-// Times linear layers alone, beside what the machine can read. A row names its condition; run with words to choose
+// Times linear layers alone, with the read bandwidth of the machine. A row names its condition; run with words to choose
 // rows (all words must occur), with --json for lines of JSON.
 //
 //   linear_bench 896x4864 q4_0 512      linear_bench decode q4_k 2-threads      linear_bench --json

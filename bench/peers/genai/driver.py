@@ -85,7 +85,7 @@ def peak_bytes() -> int | None:
 
 
 def main(folder: Path, threads: int, context: int) -> None:
-    # The library may print; what it prints goes to standard error, and the pipe carries answers alone.
+    # The library may print: its output is sent to standard error, so that the pipe carries answers only.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     say = lambda answer: print(json.dumps(answer), file=answers, flush=True)

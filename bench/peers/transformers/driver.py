@@ -127,7 +127,7 @@ class Driver:
         filled, positions, _ = self.run(kept, stay + shifts, tokens, gaps, chunk)
         order = positions.argsort()
         if not torch.equal(positions[order], torch.arange(len(positions))):
-            raise ValueError("the cells of an edit do not stand side by side")
+            raise ValueError("the cells of an edit are not adjacent")
         return filled.pick(order)
 
     def turn(self, cells: Cells, shifts) -> Cells:
@@ -178,7 +178,7 @@ def divergences(oracle, own) -> list[float]:
 
 
 def main(gguf: str, digest: str, threads: str, folder: str | None = None) -> None:
-    # Libraries may print; what they print goes to standard error, and the pipe carries answers alone.
+    # Libraries may print: their output is sent to standard error, so that the pipe carries answers only.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     say = lambda answer: print(json.dumps(answer), file=answers, flush=True)

@@ -25,7 +25,7 @@ constexpr KvType kNarrow[] = {KvType::kF16, KvType::kBf16, KvType::kInt8};
 
 bool hasPairs() { return supportedIsas().back() >= Isa::kAvx512Bf16; }
 
-// Null, and says so, where the processor lacks what the kernel has beside its tiles.
+// Null, with a printed reason, if the processor lacks the instructions that the kernel needs besides tiles.
 const Kernel* emulatedTiles(const char* what) {
   if (hasPairs()) return &scene::attentionKernels().back();
   std::printf("skipped: %s, because this processor has no AVX-512 with bf16 and VNNI\n", what);

@@ -122,7 +122,7 @@ TEST("long histories, cut into ranges that are merged, equal the reference") {
   checkAgainstReference({3, 1, 32}, {{1400, 1, false, 20}, {1100, 50, true, 60}}, 31);
 }
 
-TEST("an edit far in front of the last row equals the reference, beside others too") {
+TEST("an edit far in front of the last row equals the reference, also among other sequences") {
   checkAgainstReference({14, 2, 64}, {{2500, 41, false, 300, 64}, {90, 3}}, 32);
   checkAgainstReference({7, 1, 16}, {{1400, 2, false, 60, 0}, {1300, 30, false, 60, 1200}}, 33);
 }
@@ -305,8 +305,7 @@ TEST("a row's bits do not depend on its neighbours in the batch") {
   }
 }
 
-TEST(
-    "a row has the same bits alone, with draft tokens behind it and beside another sequence, over pages of every type") {
+TEST("a row has the same bits alone, with draft tokens behind it and among other sequences, over pages of every type") {
   for (const scene::Size size : {scene::Size{14, 2, 64}, scene::Size{3, 3, 32}, scene::Size{18, 1, 16}})
     for (KvType type : kTypes)
       for (const Kernel& kernel : attentionKernels()) {

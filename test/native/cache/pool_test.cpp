@@ -20,7 +20,7 @@ TEST("(3) a page is free exactly while no cell stands in it") {
   CHECK_EQ(pool.allocation(page), 0);
 }
 
-TEST("the lowest free page is lent first, however it became free") {
+TEST("the lowest free page is allocated first, however it became free") {
   Pool pool(3, 4);
   CHECK_EQ(pool.allocate(1), 0);
   CHECK_EQ(pool.allocate(1), 1);

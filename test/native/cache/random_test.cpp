@@ -12,7 +12,7 @@ namespace {
 
 using Ints = std::vector<int32_t>;
 
-// One random life of a cache beside its model. Each act is done to both, or refused by both.
+// Random operations on a cache and on its reference model. Each is applied to both, or refused by both.
 class Life {
  public:
   Life(uint32_t seed, int32_t pages, int32_t context)

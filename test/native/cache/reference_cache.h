@@ -73,7 +73,7 @@ struct CacheModel {
     return free;
   }
 
-  // After cells have left: whatever page is empty now is nobody's open page, and nothing in it is written.
+  // After cells were removed: an empty page is not the open page of any sequence, and none of its slots is written.
   void forgetEmptyPages() {
     const std::vector<int32_t> cells = pageCells();
     for (auto& [id, page] : open) {

@@ -103,7 +103,7 @@ TEST("new cells take the rest of the open page before a fresh one") {
   CHECK_EQ(slots(b), (Ints{4}));
 }
 
-TEST("(5) a slot whose cell was cut is not given out again while its page is lent") {
+TEST("(5) a slot whose cell was cut is not allocated again while its page is in use") {
   Pool pool(4, 4);
   Sequence sequence(pool, 16);
   open(sequence, 3);
@@ -112,7 +112,7 @@ TEST("(5) a slot whose cell was cut is not given out again while its page is len
   CHECK_EQ(slots(sequence), (Ints{0, 3, 4}));
 }
 
-TEST("(5) an open page that an edit frees is forgotten and lent afresh") {
+TEST("(5) an open page that an edit frees is no longer open and can be allocated again") {
   Pool pool(1, 4);
   Sequence sequence(pool, 16);
   open(sequence, 3);
@@ -126,9 +126,9 @@ TEST("(5) an open page that another sequence freed last is not written in again"
   open(owner, 2);
   {
     Sequence fork(owner, 2);
-    owner.splice({{0, 2, 0}});  // page 0 stays lent: the fork stands in it
+    owner.splice({{0, 2, 0}});  // page 0 stays allocated: it has cells of the fork
   }
-  open(other, 1);  // page 0, lent anew
+  open(other, 1);  // page 0, allocated again
   open(owner, 1);
   CHECK_EQ(slots(other), (Ints{0}));
   CHECK_EQ(slots(owner), (Ints{4}));

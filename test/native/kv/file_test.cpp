@@ -106,7 +106,7 @@ void loadInto(const std::string& path, const KvFileIdentity& identity) {
 
 }  // namespace
 
-TEST("a KV file holds every cell of every type bit for bit, whatever slots it came from and goes to") {
+TEST("a KV file holds every cell of every type bit for bit, whatever slots it is read from and written to") {
   const Folder folder;
   for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kBf16, KvType::kInt8}) {
     for (const int32_t count : {1, 17, 1024, 1500}) {

@@ -1,5 +1,5 @@
 // The linear kernels against plain loops in double over the same packed weights: every format, every instruction set
-// that this machine has, few rows and many, and the same bits for a row whatever stands beside it.
+// that this machine has, few rows and many, and the same bits for a row in any company.
 #include <algorithm>
 #include <atomic>
 #include <thread>
@@ -112,7 +112,7 @@ TEST("rounding the rows of a linear layer costs less than one part in a hundred"
   }
 }
 
-TEST("a row of a linear layer has the same bits beside other rows, other outputs and on more threads") {
+TEST("a row of a linear layer has the same bits among other rows, with other outputs and on more threads") {
   for (BlockFormat format : kBlockFormats) {
     const Layer layer(format, kOutputs, columnsOf(format), 6);
     const Layer other(layoutOf(format).groups == 1 ? BlockFormat::kQ5_1 : BlockFormat::kQ6_K, 50, layer.columns, 7);

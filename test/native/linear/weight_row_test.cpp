@@ -1,4 +1,4 @@
-// What stands beside the products in a graph of panels: rows of an embedding against the layout read by the
+// Operators over packed weights that are not products: rows of an embedding against the layout read by the
 // letter, and the norm of the residual stream against two plain loops in double.
 #include "linear/weight_row.h"
 #include "linear/rms_norm.h"

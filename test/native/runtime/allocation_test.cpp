@@ -63,11 +63,11 @@ long newsDuring(const Body& body) {
   return news - before;
 }
 
-// A pass hands two loops to whoever has the threads, each as a std::function, which may need memory of its own
+// A pass gives two loops to the thread pool, each as a std::function, which may allocate
 // for what its body refers to. Nothing that grows with rows, cells or heads is among them.
 constexpr long kLoops = 2;
 
-// Prefill beside decode, some of it over cells scattered to runs of one, as after many edits.
+// Prefill and decode in one step, some of it over cells scattered to runs of one, as after many edits.
 const std::vector<scene::Plan> kPlans = {{900, 130, false, 60}, {700, 1, false, 200}, {90, 3, true, 1}};
 
 }  // namespace

@@ -62,7 +62,7 @@ TEST("a mapped file has the file's bytes where another mapping of a part of it h
     const size_t offset = bytes / 3 / page * page;
     const ProfileEntry part(written, offset, bytes / 2), front(written, 0, page);
     MappedFile file(written.path);
-    CHECK(file.translate(part.start) == part.start);  // nobody has looked yet
+    CHECK(file.translate(part.start) == part.start);  // not searched yet
     file.findOtherMappings();
 #if defined(__linux__)
     const auto* here = static_cast<const char*>(file.translate(part.start));

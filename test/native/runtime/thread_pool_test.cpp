@@ -103,7 +103,7 @@ TEST("of no more bodies than threads each runs on its own thread, and on the cal
 
 TEST("threads that wait read ahead to the last byte of a place and no further, and miss no section") {
   const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  // Behind the page lies one that nobody may read.
+  // The page behind it is not readable.
   void* const memory = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   CHECK(memory != MAP_FAILED);
   CHECK_EQ(mprotect(static_cast<char*>(memory) + page, page, PROT_NONE), 0);

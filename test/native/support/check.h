@@ -1,5 +1,5 @@
 // The harness of the C++ tests: TEST("sentence") { … } with CHECK, CHECK_EQ, CHECK_NEAR and CHECK_THROWS_CODE
-// inside. A failing check is printed with its place and values, and the test goes on. It is not a framework:
+// inside. A failing check is printed with file, line and values, and the test continues. It is not a framework:
 // no fixtures, no parameters, no death tests. main.cpp runs what registered itself here.
 #pragma once
 
@@ -42,7 +42,7 @@ std::string show(const std::vector<T>& values) {
   return text + "]";
 }
 
-// Integers of different signedness compare by value; none of ours needs 64 unsigned bits.
+// Integers of different signedness compare by value; none of the tests needs 64 unsigned bits.
 template <class A, class B>
 bool equal(const A& a, const B& b) {
   if constexpr (std::is_integral_v<A> && std::is_integral_v<B> && !std::is_same_v<A, B>)

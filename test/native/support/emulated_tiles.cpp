@@ -77,7 +77,7 @@ void enter(const uint8_t* configuration) {
 }
 
 void leave() {
-  require(entered, "tiles are left that nobody entered");
+  require(entered, "tiles are left that were not entered");
   for (Tile& tile : tiles) tile = {};
   entered = false;
 }

@@ -1,6 +1,6 @@
 // AMX's tiles in plain C++, by Intel's description of each instruction (Software Developer's Manual, volume 2: LDTILECFG,
 // TILELOADD, TDPBSSD, TDPBF16PS, TILESTORED), so that linear/kernels/amx_kernel.h and attention/kernels/amx_kernel.h run where no processor has
-// them. What would fault fails the running test instead. Not in use: startRow and the second palette, which nobody asks for.
+// them. What would fault fails the running test instead. Not emulated: startRow and the second palette, which are not used.
 #pragma once
 
 #include <cstdint>
