@@ -6,21 +6,26 @@ import { isErrorCode, PocketError, pocketError } from "../errors.ts";
 export type SequenceId = number;
 export type KvType = "f32" | "f16" | "bf16" | "int8";
 
+export interface ModelShape {
+  readonly layers: number;
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly headDim: number;
+  readonly vocab: number;
+  /** Maximum number of tokens of a sequence. */
+  readonly context: number;
+}
+
+export interface ModelOptions extends ModelShape {
+  /** Path of the ONNX graph; its external weights are in the same folder. */
+  readonly graph: string;
+  readonly ropeBase: number;
+  /** Identifies what computed the keys; required for KV files. At most 120 characters. */
+  readonly digest?: string;
+}
+
 export interface OpenOptions {
-  readonly model: {
-    /** Path of the ONNX graph; its external weights are in the same folder. */
-    readonly graph: string;
-    readonly layers: number;
-    readonly heads: number;
-    readonly kvHeads: number;
-    readonly headDim: number;
-    readonly vocab: number;
-    /** Maximum number of tokens of a sequence. */
-    readonly context: number;
-    readonly ropeBase: number;
-    /** Identifies what computed the keys; required for KV files. At most 120 characters. */
-    readonly digest?: string;
-  };
+  readonly model: ModelOptions;
   /** Path of the ONNX Runtime library. */
   readonly runtime: string;
   readonly device: "cpu";
@@ -29,17 +34,11 @@ export interface OpenOptions {
   readonly pageSize: number;
   readonly kvType: KvType;
   readonly threads: number;
-  /** Kernel set; absent: the fastest this machine has. */
+  /** Highest instruction set that kernels may use; absent: the fastest of this machine. */
   readonly isa?: string;
 }
 
-export interface RunnerInfo {
-  readonly layers: number;
-  readonly heads: number;
-  readonly kvHeads: number;
-  readonly headDim: number;
-  readonly vocab: number;
-  readonly context: number;
+export interface RunnerInfo extends ModelShape {
   readonly pages: number;
   readonly pageSize: number;
   readonly kvType: KvType;
