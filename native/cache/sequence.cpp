@@ -91,8 +91,8 @@ void Sequence::splice(const std::vector<CellSplice>& splices) {
   reserve(lengthNew);
 
   for (const PageCells& part : cut) pool_.removeCells(part.page, part.cells);
-  cutAndOpen(cells_, splices, kGap);
-  cutAndOpen(tokens_, splices, int32_t{-1});
+  applySplices(cells_, splices, kGap);
+  applySplices(tokens_, splices, int32_t{-1});
   int32_t shift = 0;
   for (const CellSplice& splice : splices) {
     const int32_t startNew = splice.start + shift;
@@ -126,14 +126,14 @@ void Sequence::requirePages(const std::vector<CellSplice>& splices, const std::v
   const int32_t pageSize = pool_.pageSize();
   int64_t count = 0;
   for (const CellSplice& splice : splices) count += splice.count;
-  int32_t room = openIsOurs() ? pageSize - open_.used : 0;
+  int32_t left = openIsOurs() ? pageSize - open_.used : 0;
   int32_t pagesFree = pool_.pagesFree();
   for (const PageCells& part : cut) {
     if (part.cells != pool_.cells(part.page)) continue;
     pagesFree++;
-    if (part.page == open_.page) room = 0;
+    if (part.page == open_.page) left = 0;
   }
-  const int64_t pages = count > room ? (count - room + pageSize - 1) / pageSize : 0;
+  const int64_t pages = count > left ? (count - left + pageSize - 1) / pageSize : 0;
   if (pages > pagesFree) {
     throw error("CACHE_FULL", "The cache has %d free pages of %d tokens; this request needs %lld.", pagesFree, pageSize,
                 static_cast<long long>(pages));
@@ -199,8 +199,8 @@ void Sequence::moveFilledHead(int32_t from) noexcept {
 
 DraftCells Sequence::openDraft(int32_t count) {
   const DraftCells none{0, open_};
-  const int32_t room = openIsOurs() ? pool_.pageSize() - open_.used : 0;
-  const int64_t slots = room + static_cast<int64_t>(pool_.pagesFree()) * pool_.pageSize();
+  const int32_t left = openIsOurs() ? pool_.pageSize() - open_.used : 0;
+  const int64_t slots = left + static_cast<int64_t>(pool_.pagesFree()) * pool_.pageSize();
   const int64_t fitting = std::min<int64_t>({count, slots, context_ - length()});
   if (fitting <= 0) return none;
   splice({{length(), length(), static_cast<int32_t>(fitting)}});

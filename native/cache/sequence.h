@@ -1,7 +1,7 @@
 // One ordered list of cells; a token's position is its index. Knows indices, births, slots and the exact
 // length; knows no floats and no ids. An edit cuts and opens, survivors keep slot and birth:
 //
-//   index   0 1 2 │ 3 4 5 6 │ 7 8            splice [1, 3) -> 4 moved what stood at 3 … to 5 …
+//   index   0 1 2 │ 3 4 5 6 │ 7 8            splice [1, 3) -> 4 moved the cells at 3 … to 5 …
 //   cell    S g g │ g g K K │ K K            S before the edit, g gap (a slot, no key), K survivor
 //   slot    0 8 9 │ 10 11 3 4 │ 5 6
 //   birth   0 - - │ - -   3 4 │ 5 6          delta = index - birth = 2 behind the gap

@@ -46,7 +46,7 @@ inline int64_t lengthAfter(int32_t length, const std::vector<CellSplice>& splice
 // right: each value is moved at most twice, whatever the number of splices. Gap values are `gap`. Does not
 // throw when `values` has the capacity for the new length. The splices are valid for its length.
 template <class T>
-void cutAndOpen(std::vector<T>& values, const std::vector<CellSplice>& splices, const T& gap) {
+void applySplices(std::vector<T>& values, const std::vector<CellSplice>& splices, const T& gap) {
   static_assert(std::is_trivially_copyable_v<T>);
   if (splices.empty()) return;
   const int32_t length = static_cast<int32_t>(values.size());

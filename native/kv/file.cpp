@@ -97,20 +97,20 @@ class SizeSignalBlocked {
 };
 
 // A file under a temporary name, gone again unless it is published.
-class Draft {
+class StagedFile {
  public:
-  explicit Draft(const std::string& path) : path_(path) {
+  explicit StagedFile(const std::string& path) : path_(path) {
     static std::atomic<int> number{0};
-    draft_ = path + ".tmp-" + std::to_string(getpid()) + "-" + std::to_string(number++);
-    file_ = open(draft_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    temporary_ = path + ".tmp-" + std::to_string(getpid()) + "-" + std::to_string(number++);
+    file_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (file_ < 0) fail();
   }
-  ~Draft() {
+  ~StagedFile() {
     if (file_ >= 0) close(file_);
-    if (!published_) unlink(draft_.c_str());
+    if (!published_) unlink(temporary_.c_str());
   }
-  Draft(const Draft&) = delete;
-  Draft& operator=(const Draft&) = delete;
+  StagedFile(const StagedFile&) = delete;
+  StagedFile& operator=(const StagedFile&) = delete;
 
   void write(const void* data, size_t bytes) {
     const char* from = static_cast<const char*>(data);
@@ -133,7 +133,7 @@ class Draft {
     if (fsync(file_) != 0) fail();
     const int closed = close(file_);
     file_ = -1;
-    if (closed != 0 || rename(draft_.c_str(), path_.c_str()) != 0) fail();
+    if (closed != 0 || rename(temporary_.c_str(), path_.c_str()) != 0) fail();
     published_ = true;
   }
 
@@ -145,7 +145,7 @@ class Draft {
                 path_ + " could not be written: " + std::strerror(cause) + ".");
   }
 
-  std::string path_, draft_;
+  std::string path_, temporary_;
   int file_ = -1;
   bool published_ = false;
 };
@@ -155,22 +155,22 @@ class Draft {
 void writeKvFile(const std::string& path, const KvFileIdentity& identity, const KvFileCells& cells,
                  const std::vector<int32_t>& slots, const KvStore& store) {
   const SizeSignalBlocked blocked;
-  Draft draft(path);
+  StagedFile staged(path);
   const int32_t count = static_cast<int32_t>(slots.size());
   const Header header = headerOf(identity, cells);
-  draft.write(&header, sizeof header);
+  staged.write(&header, sizeof header);
   std::vector<int32_t> numbers = cells.tokens;
   numbers.insert(numbers.end(), cells.births.begin(), cells.births.end());
-  draft.writeSection(numbers.data(), cellsBytes(count), 1);
+  staged.writeSection(numbers.data(), cellsBytes(count), 1);
   std::vector<uint8_t> chunk(chunkBytes(identity.shape, std::min(kChunk, count)));
   for (int layer = 0; layer < identity.shape.layers; layer++) {
     for (int32_t first = 0; first < count; first += kChunk) {
       const int32_t chunkCells = std::min(kChunk, count - first);
       packSlots(store.shape(), store.layer(layer), slots.data() + first, chunkCells, chunk.data());
-      draft.writeSection(chunk.data(), chunkBytes(identity.shape, chunkCells), sectionOf(layer, first, count));
+      staged.writeSection(chunk.data(), chunkBytes(identity.shape, chunkCells), sectionOf(layer, first, count));
     }
   }
-  draft.publish();
+  staged.publish();
 }
 
 KvFileReader::KvFileReader(const std::string& path, const KvFileIdentity& identity, int32_t context, int32_t vocab)

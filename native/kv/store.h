@@ -9,7 +9,7 @@
 // pair is 2 for bf16 and int8 (what the 16-bit dot products read) and 1 for the other types. int8 has one f32 scale per
 // slot, kvHead and side:   scales [layer][kvHead][tile][16]. Its keys are divided by the pair scales first: one constant
 // per layer, kvHead and rotary pair, so that the few pairs that are large in every key do not set the scale of all.
-// Both dimensions of a pair share it, so what is stored can still be turned; a kernel multiplies its queries by them.
+// Both dimensions of a pair share it, so stored keys can still be rotated; a kernel multiplies its queries by them.
 // A slot is written once, whole, by the attention kernel; nothing here ever moves.
 #pragma once
 

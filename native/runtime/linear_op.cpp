@@ -11,7 +11,7 @@ namespace pocket {
 namespace {
 
 constexpr int kMaxWeights = 3;
-// Places behind x, the panels and the biases; and behind the y.
+// Indices of the inputs behind x, the panels and the biases; and of the output behind the y.
 constexpr size_t kGain = 1 + 2 * kMaxWeights, kBranch = kGain + 1, kSum = kMaxWeights;
 // Rows that one body norms; fewer are not worth a parallel region.
 constexpr int kRowsPerBody = 16;
@@ -109,8 +109,8 @@ struct LinearOpKernel {
     });
   }
 
-  // Tells the threadPool what to read while it waits for the next node. Nodes run in the same order at every step, so whoever
-  // ran behind this one will again.
+  // Tells the threadPool what to read while it waits for the next node. Nodes run in the same order at every step, so the node
+  // that ran behind this one will run there again.
   void prefetchNext(int rows) {
     if (op.threadPool == nullptr) return;
     if (op.last != nullptr && op.last != this) op.last->next = this;

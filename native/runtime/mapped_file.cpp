@@ -43,15 +43,16 @@ MappedFile::~MappedFile() { unmap(); }
 
 // At a multiple of the large page's size, which the system wants of a file's start for all of its pages.
 bool MappedFile::map(int file) {
-  const size_t room = bytes_ + kLarge;
-  void* reserved = mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const size_t reservedBytes = bytes_ + kLarge;
+  void* reserved = mmap(nullptr, reservedBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (reserved == MAP_FAILED) return false;
   char* const start = static_cast<char*>(reserved);
   char* const at = start + (kLarge - reinterpret_cast<uintptr_t>(start) % kLarge) % kLarge;
   const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   const size_t mapped = (bytes_ + page - 1) / page * page;
   if (at > start) munmap(start, static_cast<size_t>(at - start));
-  if (at + mapped < start + room) munmap(at + mapped, static_cast<size_t>(start + room - at) - mapped);
+  if (at + mapped < start + reservedBytes)
+    munmap(at + mapped, static_cast<size_t>(start + reservedBytes - at) - mapped);
   if (mmap(at, bytes_, PROT_READ, MAP_PRIVATE | MAP_FIXED, file, 0) == MAP_FAILED) {
     munmap(at, mapped);
     return false;
