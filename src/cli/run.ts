@@ -41,9 +41,9 @@ export interface Screen {
 
 export interface RunOutput {
   readonly screen: Screen;
-  /** Default: the model of the order, in process or over HTTP. */
+  /** Default: the model of the run options, in process or over HTTP. */
   readonly openRuntime?: (
-    order: Pick<RunOptions, "model" | "baseUrl">,
+    options: Pick<RunOptions, "model" | "baseUrl">,
     config: Config,
   ) => Promise<AgentRuntime>;
 }
@@ -53,11 +53,11 @@ const usualNudge = 0.6;
 export async function run(task: string, flags: RunFlags, config: Config, output: RunOutput): Promise<void> {
   const model = config.text("model");
   const { baseUrl } = flags;
-  const given = orderFrom(flags, config);
+  const given = optionsFrom(flags, config);
   await withRuntime({ model, ...(baseUrl && { baseUrl }) }, flags, config, output, (store, runtime) => {
     const window = windowOf(flags.window, runtime);
-    const order = { ...given, window, task, ...(flags.id && { id: flags.id }) };
-    return beginRun(store, order, runtime.count);
+    const options = { ...given, window, task, ...(flags.id && { id: flags.id }) };
+    return beginRun(store, options, runtime.count);
   });
 }
 
@@ -69,22 +69,22 @@ export async function resume(
   output: RunOutput,
 ): Promise<void> {
   const store = openStore(config);
-  let order: RunOptions;
+  let options: RunOptions;
   try {
     const info = store.list().find((run) => run.id === id);
     if (!info) throw pocketError("RUN_NOT_FOUND", id, store.file);
-    order = runOptionsOf(info);
+    options = runOptionsOf(info);
   } finally {
     store.close();
   }
-  await withRuntime(order, flags, config, output, (store, runtime) =>
+  await withRuntime(options, flags, config, output, (store, runtime) =>
     resumeRun(store, id, runtime.count, task),
   );
 }
 
 /** Opens what the run needs, runs it, closes in reverse order. */
 async function withRuntime(
-  order: Pick<RunOptions, "model" | "baseUrl">,
+  options: Pick<RunOptions, "model" | "baseUrl">,
   { json = false }: Pick<RunFlags, "json">,
   config: Config,
   { screen, openRuntime = openRuntimeFor }: RunOutput,
@@ -92,7 +92,7 @@ async function withRuntime(
 ): Promise<void> {
   const store = openStore(config);
   try {
-    const runtime = await openRuntime(order, config);
+    const runtime = await openRuntime(options, config);
     try {
       const run = make(store, runtime);
       const report = readReport(store.database, run.info.id);
@@ -116,13 +116,13 @@ async function drive(run: Run, { chat }: AgentRuntime, watch: Watch): Promise<vo
   const { json, screen } = watch;
   const { id } = run.info;
   const { window, workspace, corpus, mcp = [] } = runOptionsOf(run.info);
-  const kit = openToolset({ workspace, corpus, window });
+  const toolset = openToolset({ workspace, corpus, window });
   const servers = await openMcpServers(mcp, resultCharacters(window)).catch((cause) => {
-    kit.close();
+    toolset.close();
     throw cause;
   });
-  const tools = [...kit.tools, ...servers.tools];
-  for (const warning of kit.warnings) process.stderr.write(`pocket: ${warning}\n`);
+  const tools = [...toolset.tools, ...servers.tools];
+  for (const warning of toolset.warnings) process.stderr.write(`pocket: ${warning}\n`);
   const view = new RunView(screen, window, watch.report);
   let { report } = watch;
   const print = (value: object) => screen.write(`${JSON.stringify(value)}\n`);
@@ -146,7 +146,7 @@ async function drive(run: Run, { chat }: AgentRuntime, watch: Watch): Promise<vo
   } finally {
     for (const signal of ["SIGINT", "SIGTERM"] as const) process.off(signal, onSignal);
     await servers.close();
-    kit.close();
+    toolset.close();
   }
 }
 
@@ -155,7 +155,7 @@ function openRuntimeFor({ model, baseUrl }: Pick<RunOptions, "model" | "baseUrl"
   return openLocalRuntime(model, config);
 }
 
-function orderFrom(flags: RunFlags, config: Config): Omit<RunOptions, "window"> {
+function optionsFrom(flags: RunFlags, config: Config): Omit<RunOptions, "window"> {
   const { workspace = ".", corpus, baseUrl, harness, mcp } = flags;
   const name = harnessNames.find((known) => known === harness);
   if (!name) throw bad(`--harness is ${harnessNames.join(" or ")}, not '${harness}'`);

@@ -46,12 +46,12 @@ test("generated text in the history is matched by its original token ids", async
 test("the cache usage names the reason why reuse stopped", async () => {
   stack.clear();
   const messages = [system("You tell the truth."), ...turns(5, "why")];
-  const bills = [];
-  bills.push((await stack.ask(messages, { session: "s" })).cacheUsage);
-  bills.push((await stack.ask(messages, { session: "s", reuse: "none" })).cacheUsage);
+  const usages = [];
+  usages.push((await stack.ask(messages, { session: "s" })).cacheUsage);
+  usages.push((await stack.ask(messages, { session: "s", reuse: "none" })).cacheUsage);
   const edited = [messages[0]!, user("Other."), ...messages.slice(2)];
-  bills.push((await stack.ask(edited, { session: "s", reuse: "prefix" })).cacheUsage);
-  const reasons = bills.map(({ reason }) => reason);
+  usages.push((await stack.ask(edited, { session: "s", reuse: "prefix" })).cacheUsage);
+  const reasons = usages.map(({ reason }) => reason);
   for (const reason of reasons) expect(reason).toMatch(/^[A-Z].{10,}\.$/);
   expect(new Set(reasons).size).toBe(3);
 });

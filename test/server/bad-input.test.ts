@@ -154,12 +154,12 @@ function codeOf(attempt: () => unknown): string {
 
 test("metrics of the whole stack are the sums of its cache usages, and its steps' tokens what the engine computed", async () => {
   await open();
-  const bills: Record<string, number>[] = [];
+  const usages: Record<string, number>[] = [];
   for (const [turn, prompt] of [ids(80), [...ids(80), 1, 2], ids(40, 2)].entries()) {
     const body = (await post({ prompt, pocket: { session: `s${turn >> 1}` } })).json();
-    bills.push({ ...body.pocket, answered: body.usage.completion_tokens });
+    usages.push({ ...body.pocket, answered: body.usage.completion_tokens });
   }
-  const sum = (part: string) => bills.reduce((total, cacheUsage) => total + cacheUsage[part]!, 0);
+  const sum = (part: string) => usages.reduce((total, usage) => total + usage[part]!, 0);
   const text = (await app.inject("/metrics")).body;
   const read = (name: string) =>
     Number(
@@ -173,9 +173,9 @@ test("metrics of the whole stack are the sums of its cache usages, and its steps
   expect(read("pocket_generation_tokens_total")).toBe(sum("answered"));
   expect(read('pocket_step_tokens_total{kind="prompt"}')).toBe(sum("computed"));
   // The last token of an answer is never fed back.
-  expect(read('pocket_step_tokens_total{kind="decode"}')).toBe(sum("answered") - bills.length);
+  expect(read('pocket_step_tokens_total{kind="decode"}')).toBe(sum("answered") - usages.length);
   const { tokensComputed, pagesUsed } = stack.runner.stats();
-  expect(tokensComputed).toBe(sum("computed") + sum("answered") - bills.length);
+  expect(tokensComputed).toBe(sum("computed") + sum("answered") - usages.length);
   expect(read("pocket_cache_pages_lent")).toBe(pagesUsed);
   expect(read("pocket_sessions")).toBe(2);
 });

@@ -11,11 +11,11 @@ beforeAll(async () => {
 });
 afterAll(() => server?.close());
 
-type Billed = ChatCompletion & { readonly pocket: CacheUsage };
+type AnswerWithUsage = ChatCompletion & { readonly pocket: CacheUsage };
 
-function ask(messages: ChatCompletionMessageParam[], more: object = {}): Promise<Billed> {
+function ask(messages: ChatCompletionMessageParam[], more: object = {}): Promise<AnswerWithUsage> {
   const body = { model: "tiny", messages, max_tokens: 4, temperature: 0, ...more };
-  return server.client.chat.completions.create(body) as unknown as Promise<Billed>;
+  return server.client.chat.completions.create(body) as unknown as Promise<AnswerWithUsage>;
 }
 
 /** A conversation whose every turn differs from the others. */
@@ -69,7 +69,7 @@ test("a second turn keeps the whole first one, answer included, whatever the ses
       (await server.client.chat.completions.create(
         { model: "tiny", messages, max_tokens: 6, temperature: 0 },
         { headers },
-      )) as unknown as Billed;
+      )) as unknown as AnswerWithUsage;
     const one = await create(first);
     const said = { role: "assistant" as const, content: one.choices[0]!.message.content };
     const two = await create([...first, said, { role: "user", content: "More" }]);

@@ -11,11 +11,15 @@ beforeAll(async () => {
 });
 afterAll(() => server?.close());
 
-type Billed = ChatCompletion & { readonly pocket: CacheUsage };
+type AnswerWithUsage = ChatCompletion & { readonly pocket: CacheUsage };
 
-function ask(messages: ChatCompletionMessageParam[], pocket: object, more: object = {}): Promise<Billed> {
+function ask(
+  messages: ChatCompletionMessageParam[],
+  pocket: object,
+  more: object = {},
+): Promise<AnswerWithUsage> {
   const body = { model: "tiny", messages, max_tokens: 4, temperature: 0, pocket, ...more };
-  return server.client.chat.completions.create(body) as unknown as Promise<Billed>;
+  return server.client.chat.completions.create(body) as unknown as Promise<AnswerWithUsage>;
 }
 
 const message = (role: "system" | "user" | "assistant", content: string): ChatCompletionMessageParam => ({

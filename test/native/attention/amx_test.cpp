@@ -77,7 +77,7 @@ TEST(
 }
 
 TEST("every number of rows from 18 to 50 gets in tiles what the pair kernel gives it") {
-  const Kernel* tiles = emulatedTiles("bands of tiles against the pair kernel");
+  const Kernel* tiles = emulatedTiles("bands of tiles against the dot2 kernel");
   if (tiles == nullptr) return;
   for (KvType type : kNarrow)
     for (int rows = kDecodeRows + 1; rows <= 50; rows++) {
